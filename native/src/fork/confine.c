@@ -1,0 +1,75 @@
+#define _GNU_SOURCE
+#include "fork/confine.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+
+#include "arch/x86_64.h"
+
+#ifndef SYS_mount_setattr
+#define SYS_mount_setattr 442
+#endif
+
+#define CONFINE_NAMESPACES                                                                                             \
+    (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
+
+/* Refused with EPERM, whatever the arguments. */
+static const int refused[] = {
+    SYS_mount, SYS_umount2, SYS_pivot_root, SYS_fsopen, SYS_fsconfig, SYS_fsmount, SYS_fspick, SYS_move_mount,
+    SYS_open_tree, SYS_mount_setattr, SYS_setns, SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_bpf,
+    SYS_keyctl, SYS_add_key, SYS_request_key, SYS_kexec_load, SYS_kexec_file_load, SYS_userfaultfd,
+    SYS_perf_event_open, SYS_swapon, SYS_swapoff, SYS_reboot, SYS_acct, SYS_quotactl, SYS_settimeofday,
+    SYS_clock_settime, SYS_clock_adjtime, SYS_adjtimex, SYS_iopl, SYS_ioperm, SYS_open_by_handle_at, SYS_syslog,
+    SYS_vhangup, SYS_sethostname, SYS_setdomainname, SYS_lookup_dcookie, SYS_nfsservctl,
+};
+#define REFUSED (sizeof refused / sizeof *refused)
+
+#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
+#define RETURN(value) BPF_STMT(BPF_RET | BPF_K, (value))
+#define ERRNO(value) (SECCOMP_RET_ERRNO | (value))
+
+static struct sock_filter program[REFUSED * 2 + 32];
+static size_t length;
+
+static void add(struct sock_filter instruction) { program[length++] = instruction; }
+
+/* Called first from a single thread (pid 1 at start); later calls find it built. */
+static void build(void) {
+    add((struct sock_filter)LOAD(arch));
+    add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH_AUDIT, 1, 0));
+    add((struct sock_filter)RETURN(ERRNO(ENOSYS)));
+    add((struct sock_filter)LOAD(nr));
+#ifdef ARCH_FOREIGN_ABI_BIT
+    add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, ARCH_FOREIGN_ABI_BIT, 0, 1));
+    add((struct sock_filter)RETURN(ERRNO(ENOSYS)));
+#endif
+    /* The filter cannot look into clone3's structure; ENOSYS makes libraries fall back to clone, which it can. */
+    add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1));
+    add((struct sock_filter)RETURN(ERRNO(ENOSYS)));
+    for (size_t i = 0; i < REFUSED; i++) {
+        add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)refused[i], 0, 1));
+        add((struct sock_filter)RETURN(ERRNO(EPERM)));
+    }
+    add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 1, 0));
+    add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 3));
+    add((struct sock_filter)LOAD(args[0]));
+    add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CONFINE_NAMESPACES, 0, 1));
+    add((struct sock_filter)RETURN(ERRNO(EPERM)));
+    add((struct sock_filter)RETURN(SECCOMP_RET_ALLOW));
+}
+
+const struct sock_filter *confine_filter(void) {
+    if (!length)
+        build();
+    return program;
+}
+
+size_t confine_filter_length(void) {
+    (void)confine_filter();
+    return length;
+}

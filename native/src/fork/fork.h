@@ -1,0 +1,15 @@
+/* The conductor of a fork, as pid 1 sees it: seal a tree, let it go, rebuild one. */
+#ifndef BUNSHIN_FORK_FORK_H
+#define BUNSHIN_FORK_FORK_H
+
+#include "init/init.h"
+
+/* Freezes and captures the tree, answers with the image and the page store, and holds the tree frozen. */
+void fork_seal(struct init *init, struct wire *request);
+/* Lets a sealed tree run on as it was. */
+void fork_release(struct init *init);
+/* In a new workspace: builds the tree that `image` describes, sharing the pages of `stores`. */
+struct bunshin_error *fork_rebuild(struct init *init, int image, const int *stores, int store_count,
+                                   struct buffer *ret_report) MUST_CHECK;
+
+#endif

@@ -1,0 +1,167 @@
+/*
+ * bunshin-init: pid 1 of a workspace. It sets the workspace up after a plan, starts tools and relays their output, reaps
+ * orphans, seals the tree on request, and in a fork rebuilds it. Single-threaded: one epoll loop owns everything here.
+ * It dies with its owner: end of the control socket, or the keeper's death, ends it, and with it every process inside.
+ */
+#ifndef BUNSHIN_INIT_INIT_H
+#define BUNSHIN_INIT_INIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/buffer.h"
+#include "common/error.h"
+#include "common/wire.h"
+
+#define INIT_PRIVATE "/run/bunshin" /* a tmpfs of ours inside the workspace: the sessions' FIFOs and drivers */
+
+/* ---- settings.c: what the plan says, and doing it ---- */
+
+struct settings {
+    char **environment; /* "NAME=value", NULL at the end */
+    size_t environment_count;
+    char *cwd;
+    char *upper;            /* the upper layer's directory as the workspace cannot see it: for the disk limit */
+    int upper_fd;           /* opened before the old root went away, or -1 */
+    uint64_t capabilities;  /* mask for tools */
+    uint64_t memory_poll;   /* bytes, 0: no polling */
+    uint64_t pids_poll;
+    uint64_t disk_limit;
+    uint64_t file_size_limit;
+    bool network_host;
+    uint32_t generation;    /* forks since the fresh workspace */
+};
+
+struct bunshin_error *settings_apply(const uint8_t *plan, size_t size, struct settings *ret) MUST_CHECK;
+
+/* ---- output.c: a bounded record of a stream, head and tail ---- */
+
+struct output {
+    uint8_t *head, *tail;
+    size_t head_size, tail_size; /* bytes held */
+    size_t tail_start;           /* the tail is a ring */
+    size_t limit;                /* bytes kept at most: half head, half tail */
+    uint64_t total;
+};
+
+struct bunshin_error *output_write(struct output *output, const void *data, size_t size) MUST_CHECK;
+/* What is kept, with a marker where bytes were dropped; then forgets it. */
+struct bunshin_error *output_take(struct output *output, struct buffer *ret) MUST_CHECK;
+void output_deinit(struct output *output);
+
+/* ---- calls and sessions ---- */
+
+enum call_kind { CALL_EXEC, CALL_SHELL, CALL_PYTHON };
+enum call_state { CALL_RUNNING, CALL_EXPIRING, CALL_DONE };
+enum stream { STREAM_STDOUT, STREAM_STDERR, STREAM_STATUS, STREAM_COUNT };
+
+struct call {
+    uint64_t id;
+    enum call_kind kind;
+    enum call_state state;
+    int reply;            /* the requester, -1 after the answer and in forks */
+    int stream[STREAM_COUNT]; /* read ends, -1 when closed */
+    int silent_stdin;     /* write end of an open silent pipe, or -1 */
+    pid_t pid;            /* CALL_EXEC: the process */
+    pid_t mark;           /* newest pid when the call began */
+    int64_t started, deadline, give_up; /* CLOCK_MONOTONIC ns */
+    int exit_status;      /* as from waitpid, CALL_EXEC */
+    bool exited;
+    bool merged;
+    bool out_of_memory;
+    uint64_t oom_before;
+    int reason_override;  /* enum bunshin_exit_reason, -1 for none */
+    struct output output, part[2];
+    struct buffer status; /* what the session's driver reported */
+    char *text;           /* the command, for messages; cut */
+    char notice[256];
+    struct call *next;
+};
+
+struct session {
+    enum call_kind kind;
+    pid_t pid;       /* 0: not started */
+    int command;     /* write end of the pipe its driver reads lines from */
+    int terminal;    /* pty master (shell only), or -1 */
+    struct call *running;
+    char *cwd;       /* as last reported */
+    struct buffer exports;
+    int last_status;
+    bool was_lost;   /* the next call starts a fresh one */
+    char lost_notice[256];
+};
+
+struct init {
+    int control;
+    int epoll;
+    int signals;
+    int proc; /* /proc of the workspace */
+    int oom_fd;
+    struct settings settings;
+    struct session session[3]; /* by call_kind; CALL_EXEC unused */
+    struct call *calls;
+    uint64_t next_call;
+    bool sealed;       /* tree is frozen by seal() */
+    int64_t seal_deadline;
+    void *frozen;      /* fork/freeze.c's list while sealed */
+    int64_t next_poll; /* limits */
+};
+
+int64_t init_now(void);
+void init_watch(struct init *init, int fd);
+
+/* call.c */
+void call_start(struct init *init, struct wire *request);
+void call_readable(struct init *init, struct call *call, enum stream stream);
+void call_child_exited(struct init *init, pid_t pid, int status);
+void call_check_deadlines(struct init *init, int64_t now);
+int64_t call_next_deadline(const struct init *init);
+void call_send_output(struct init *init, struct wire *request);
+void call_finish(struct init *init, struct call *call);
+void call_expire(struct init *init, struct call *call, int reason, const char *notice);
+struct bunshin_error *call_drain(struct init *init, struct call *call) MUST_CHECK;
+void call_drain_all(struct init *init);
+
+/* session.c */
+struct bunshin_error *session_prepare(struct init *init) MUST_CHECK;
+/* The name of a session's FIFO for a stream; STREAM_COUNT gives that of its command file. */
+void session_path(enum call_kind kind, enum stream stream, char *ret, size_t size);
+struct bunshin_error *session_ensure(struct init *init, enum call_kind kind) MUST_CHECK;
+struct bunshin_error *session_send(struct init *init, struct session *session, struct call *call, const char *text) MUST_CHECK;
+void session_report(struct session *session, struct call *call);
+void session_exited(struct init *init, struct session *session, int status);
+void session_terminal_readable(struct session *session);
+/* Ends the running call's work but not the session, as Ctrl-C would. False: the session had to be ended. */
+void session_interrupt(struct init *init, struct session *session, struct call *call);
+
+/* start.c: the one place where a process of a tool is born */
+struct start {
+    const char *const *argv;
+    const char *const *environment; /* whole environment */
+    const char *cwd;
+    int fd[3];
+    bool new_session;
+};
+struct bunshin_error *start_process(struct init *init, const struct start *start, pid_t *ret, bool *ret_cwd_missing) MUST_CHECK;
+/* Gives up what tools must not have: capabilities, then the system calls of the filter. For the calling thread. */
+int start_confine(uint64_t capabilities);
+
+/* kill.c */
+/* Kills what a call started: every process born after `mark` that hangs on `root` or on us, with all descendants. */
+void kill_call_tree(struct init *init, pid_t root, pid_t mark);
+pid_t kill_newest_pid(void);
+
+/* interrupt.c */
+/* Makes a shell give up its current command, also one that waits for a process that was killed. */
+bool interrupt_shell(struct init *init, pid_t shell, pid_t mark);
+
+/* inspect.c */
+void inspect_processes(struct init *init, struct wire *request);
+void inspect_open(struct init *init, struct wire *request);
+void inspect_limits(struct init *init, int64_t now);
+
+/* Never returns. */
+void init_main(const struct wire *request, int oom_fd);
+
+#endif

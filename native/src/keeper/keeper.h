@@ -1,0 +1,42 @@
+/*
+ * The keeper: one small process beside each owner. It makes the workspaces (a fork of a small process is cheap), waits for
+ * them, and clears up what they leave: directories, cgroups. It watches its owner by pidfd and by the end of its socket:
+ * when the owner is gone, however it went, every workspace ends and the state directory is removed.
+ * Single-threaded; all state belongs to keeper_main(). If the keeper itself dies, the kernel kills its workspaces
+ * (PR_SET_PDEATHSIG), and the next owner's start-up removes the unlocked state directory.
+ */
+#ifndef BUNSHIN_KEEPER_KEEPER_H
+#define BUNSHIN_KEEPER_KEEPER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "common/error.h"
+#include "common/wire.h"
+
+#define KEEPER_CGROUPS 4
+
+struct cgroup_set {
+    int count;
+    char *path[KEEPER_CGROUPS];
+    int oom_fd; /* file that counts out-of-memory kills, or -1 */
+};
+
+/* cgroup.c: limits through cgroup v1 or v2 where this process may make groups. Missing rights are no error: see `ret`. */
+struct bunshin_error *cgroup_create(const char *name, const char *memory, const char *pids, struct cgroup_set *ret) MUST_CHECK;
+bool cgroup_add(const struct cgroup_set *set, pid_t pid);
+void cgroup_destroy(struct cgroup_set *set);
+/* "v2", "v1" or "none" for a controller, found by trying. */
+const char *cgroup_support(const char *controller);
+
+/* spawn.c: clones pid 1 of a new workspace, writes its id maps, puts it into its groups. */
+struct bunshin_error *spawn(const struct wire *request, const struct cgroup_set *groups, pid_t *ret) MUST_CHECK;
+/* Enters the user namespace in which an ordinary user's workspaces are made; nothing to do for root. */
+struct bunshin_error *spawn_prepare(void) MUST_CHECK;
+
+/* remove.c: deletes a tree whatever its modes; false when something stayed. */
+bool remove_tree(const char *path);
+
+int keeper_main(int socket, pid_t owner, const char *state_path);
+
+#endif

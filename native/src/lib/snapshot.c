@@ -1,0 +1,93 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/internal.h"
+
+struct bunshin_error *bunshin_workspace_seal(struct bunshin_workspace *workspace, double timeout, struct bunshin_snapshot **ret) {
+    TRY(context_check_owner(workspace->context));
+    struct request request = {
+        .verb = WIRE_SEAL, .argument = {(int64_t)(timeout * 1e9)}, .timeout_ms = (int)(timeout * 1e3) + 5000};
+    struct wire answer;
+    TRY(request_run(workspace->socket, &request, "cannot seal a workspace", &answer));
+    struct bunshin_snapshot *snapshot = calloc(1, sizeof *snapshot);
+    int *store = calloc(answer.fd_count + 1, sizeof *store);
+    if (!snapshot || !store || !answer.fd_count) {
+        free(snapshot);
+        free(store);
+        wire_deinit(&answer);
+        return bunshin_error_no_memory();
+    }
+    snapshot->context = workspace->context;
+    context_hold(snapshot->context);
+    snapshot->image = answer.fd[0];
+    answer.fd[0] = -1;
+    for (uint32_t i = 1; i < answer.fd_count; i++) {
+        store[snapshot->store_count++] = answer.fd[i];
+        answer.fd[i] = -1;
+    }
+    snapshot->store = store;
+    snapshot->size = (uint64_t)answer.argument[0];
+    snapshot->report = strndup((const char *)answer.payload, answer.payload_size);
+    wire_deinit(&answer);
+    *ret = snapshot;
+    return NULL;
+}
+
+struct bunshin_error *bunshin_workspace_release(struct bunshin_workspace *workspace) {
+    struct request request = {.verb = WIRE_RELEASE, .timeout_ms = 20000};
+    struct wire answer;
+    TRY(request_run(workspace->socket, &request, "cannot release a sealed workspace", &answer));
+    wire_deinit(&answer);
+    return NULL;
+}
+
+struct bunshin_error *bunshin_snapshot_fork(struct bunshin_snapshot *snapshot, const uint8_t *plan, size_t plan_size,
+                                                struct bunshin_workspace **ret) {
+    struct start_ticket ticket;
+    TRY(workspace_begin(snapshot->context, plan, plan_size, snapshot, &ticket));
+    struct bunshin_error *error = workspace_await(&ticket, ret);
+    return error ? bunshin_error_wrap(error, "cannot fork") : NULL;
+}
+
+struct bunshin_error *bunshin_snapshot_fork_many(struct bunshin_snapshot *snapshot, const uint8_t *const *plans,
+                                                     const size_t *plan_sizes, size_t n, struct bunshin_workspace **forks,
+                                                     struct bunshin_error **errors) {
+    struct start_ticket *tickets = calloc(n + 1, sizeof *tickets);
+    if (!tickets)
+        return bunshin_error_no_memory();
+    for (size_t i = 0; i < n; i++) {
+        forks[i] = NULL;
+        errors[i] = workspace_begin(snapshot->context, plans[i], plan_sizes[i], snapshot, &tickets[i]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (errors[i])
+            continue;
+        errors[i] = workspace_await(&tickets[i], &forks[i]);
+        if (errors[i])
+            bunshin_error_wrap(errors[i], "cannot fork");
+    }
+    free(tickets);
+    return NULL;
+}
+
+uint64_t bunshin_snapshot_size(const struct bunshin_snapshot *snapshot) { return snapshot->size; }
+
+const char *bunshin_snapshot_report(const struct bunshin_snapshot *snapshot) { return snapshot->report ? snapshot->report : ""; }
+
+void bunshin_snapshot_destroy(struct bunshin_snapshot *snapshot) {
+    if (!snapshot)
+        return;
+    if (getpid() == snapshot->context->owner) {
+        close(snapshot->image);
+        for (int i = 0; i < snapshot->store_count; i++)
+            close(snapshot->store[i]);
+    }
+    context_drop(snapshot->context);
+    free(snapshot->store);
+    free(snapshot->report);
+    free(snapshot);
+}
