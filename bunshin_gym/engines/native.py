@@ -192,6 +192,8 @@ class NativeEngine:
             target = root + point.path.rstrip("/")
             if point.writable:
                 parts = [part for layer in sealed if (part := layer.part(point.key))]
+                for part in (str(upper.path / point.key), *parts):
+                    records.append(("layer", part, point.path.rstrip("/") + "/"))
                 records.append(("overlay", target, str(upper.path / point.key), str(upper.path / f"{point.key}.work"), *parts, *point.lowers))
             else:
                 records.append(("bind", point.lowers[0], target, "rec,ro,nosuid,nodev"))

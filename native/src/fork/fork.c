@@ -1,5 +1,184 @@
+/* The order of a rebuild: descriptions, then processes, then pid 1's own. The order of a seal is in seal.c. */
+#define _GNU_SOURCE
 #include "fork/fork.h"
-void fork_seal(struct init *init, struct wire *request) { (void)init; wire_answer(request->fd[0], bunshin_error_new(BUNSHIN_ERROR_FORK, 0, "not yet")); }
-void fork_release(struct init *init) { (void)init; }
-struct bunshin_error *fork_rebuild(struct init *init, int image, const int *stores, int store_count, struct buffer *r) {
-    (void)init;(void)image;(void)stores;(void)store_count;(void)r; return NULL; }
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "fork/rebuild.h"
+
+struct fork_stores fork_stores;
+
+/* ---- descriptors in their range ---- */
+
+void rebuild_set_flags(int fd, int flags) {
+    int settable = O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME | O_ASYNC;
+    int now = fcntl(fd, F_GETFL);
+    if (now >= 0 && !(now & O_PATH) && (now & settable) != (flags & settable))
+        (void)fcntl(fd, F_SETFL, (now & ~settable) | (flags & settable));
+}
+
+struct bunshin_error *rebuild_place(struct rebuild *rebuild, int32_t index, int fd) {
+    const struct image_description *record = IMAGE_DESCRIPTION(rebuild->image, index);
+    int target = rebuild_fd(rebuild, index);
+    if (dup3(fd, target, O_CLOEXEC) < 0) {
+        struct bunshin_error *error = bunshin_error_os("cannot place a descriptor");
+        close(fd);
+        return error;
+    }
+    close(fd);
+    rebuild_set_flags(target, record->flags);
+    if (record->position > 0 && (record->kind == KIND_FILE || record->kind == KIND_GHOST || record->kind == KIND_SHARED) &&
+        lseek(target, record->position, SEEK_SET) < 0 && errno != ESPIPE && errno != EINVAL)
+        return bunshin_error_os("cannot set a file's position");
+    rebuild->made[index] = true;
+    return NULL;
+}
+
+static int highest_own(struct init *init) {
+    int *fds = NULL, highest = 2;
+    size_t count = 0;
+    if (procfs_numbers(init->proc, "self/fd", &fds, &count))
+        for (size_t i = 0; i < count; i++)
+            if (fds[i] > highest)
+                highest = fds[i];
+    free(fds);
+    return highest;
+}
+
+static void choose_numbers(struct rebuild *rebuild, int store_count) {
+    struct image_header *image = rebuild->image;
+    int highest = highest_own(rebuild->init);
+    for (size_t i = 0; i < image->table[TABLE_DESCRIPTOR].count; i++)
+        if (IMAGE_DESCRIPTOR(image, i)->fd > highest)
+            highest = IMAGE_DESCRIPTOR(image, i)->fd;
+    rebuild->base = highest + 1;
+    rebuild->store_base = rebuild->base;
+    rebuild->description_base = rebuild->store_base + store_count + 1;
+}
+
+/* ---- descriptions ---- */
+
+static struct bunshin_error *rebuild_descriptions(struct rebuild *rebuild) {
+    struct image_header *image = rebuild->image;
+    int32_t count = (int32_t)image->table[TABLE_DESCRIPTION].count;
+    TRY(shared_rebuild_all(rebuild)); /* first: what lies below /dev/shm must be there to be opened */
+    for (int32_t i = 0; i < count; i++) {
+        int kind = IMAGE_DESCRIPTION(image, i)->kind;
+        if (kind == KIND_FILE || kind == KIND_GHOST)
+            TRY(file_rebuild(rebuild, i));
+        else if (kind == KIND_EVENTFD || kind == KIND_TIMERFD || kind == KIND_SIGNALFD || kind == KIND_EPOLL || kind == KIND_PIDFD)
+            TRY(anonymous_rebuild(rebuild, i));
+    }
+    TRY(pipe_rebuild_all(rebuild));
+    TRY(pty_rebuild_all(rebuild));
+    TRY(socket_rebuild_all(rebuild));
+    for (int32_t i = 0; i < count; i++)
+        if (!rebuild->made[i])
+            return bunshin_error_new(BUNSHIN_ERROR_FORK, EINVAL, "an image holds a description of kind %d that nothing makes",
+                                     IMAGE_DESCRIPTION(image, i)->kind);
+    return NULL;
+}
+
+/* Locks that belong to descriptions; those of processes are taken by the restorer. */
+static struct bunshin_error *rebuild_locks(struct rebuild *rebuild) {
+    struct image_header *image = rebuild->image;
+    for (size_t i = 0; i < image->table[TABLE_LOCK].count; i++) {
+        const struct image_lock *lock = IMAGE_LOCK(image, i);
+        int fd = rebuild_fd(rebuild, lock->description);
+        if (lock->kind == LOCK_FLOCK && flock(fd, (lock->exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0)
+            return bunshin_error_os("cannot lock a file again");
+        struct flock region = {
+            .l_type = (short)(lock->exclusive ? F_WRLCK : F_RDLCK), .l_whence = SEEK_SET, .l_start = lock->start, .l_len = lock->length};
+        if (lock->kind == LOCK_OFD && fcntl(fd, F_OFD_SETLK, &region) != 0)
+            return bunshin_error_os("cannot lock a file again");
+    }
+    return NULL;
+}
+
+static void rebuild_owners(struct rebuild *rebuild) {
+    for (int32_t i = 0; i < (int32_t)rebuild->image->table[TABLE_DESCRIPTION].count; i++) {
+        const struct image_description *record = IMAGE_DESCRIPTION(rebuild->image, i);
+        if (!record->owner)
+            continue;
+        (void)fcntl(rebuild_fd(rebuild, i), F_SETOWN, record->owner);
+        (void)fcntl(rebuild_fd(rebuild, i), F_SETSIG, record->owner_signal);
+    }
+}
+
+static void set_last_pid(struct rebuild *rebuild) {
+    char text[16];
+    int length = snprintf(text, sizeof text, "%d", rebuild->image->last_pid);
+    /* So that the next process gets the pid that it would get in the source. */
+    if (rebuild->init->settings.last_pid_fd >= 0 && write(rebuild->init->settings.last_pid_fd, text, (size_t)length) < 0)
+        return;
+}
+
+static struct bunshin_error *keep_stores(const int *stores, int store_count) {
+    fork_stores.fd = calloc((size_t)store_count + 1, sizeof *fork_stores.fd);
+    if (!fork_stores.fd)
+        return bunshin_error_no_memory();
+    for (int i = 0; i < store_count; i++)
+        fork_stores.fd[fork_stores.count++] = fcntl(stores[i], F_DUPFD_CLOEXEC, 3);
+    return NULL;
+}
+
+static double since(int64_t *mark) {
+    int64_t now = init_now();
+    double ms = (double)(now - *mark) / 1e6;
+    *mark = now;
+    return ms;
+}
+
+/* ---- the order ---- */
+
+struct bunshin_error *fork_rebuild(struct init *init, int image_fd, const int *stores, int store_count, struct buffer *ret_report) {
+    int64_t mark = init_now();
+    struct stat info;
+    struct rebuild rebuild = {.init = init};
+    const char *fault = getenv("BUNSHIN_FAULT_STEP");
+    rebuild.fault = fault ? atoi(fault) : 0;
+    if (fstat(image_fd, &info) != 0)
+        return bunshin_error_os("cannot read an image");
+    rebuild.image = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, image_fd, 0);
+    rebuild.control = mmap(NULL, ARCH_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (rebuild.image == MAP_FAILED || rebuild.control == MAP_FAILED)
+        return bunshin_error_os("cannot map an image");
+    struct image_header *image = rebuild.image;
+    if (image->magic != IMAGE_MAGIC || image->size > (uint64_t)info.st_size || (int)image->store_count != store_count)
+        return bunshin_error_new(BUNSHIN_ERROR_FORK, EBADMSG, "an image is damaged");
+    rebuild.made = calloc(image->table[TABLE_DESCRIPTION].count + 1, sizeof *rebuild.made);
+    if (!rebuild.made)
+        return bunshin_error_no_memory();
+    TRY(keep_stores(stores, store_count));
+    choose_numbers(&rebuild, store_count);
+    for (int i = 0; i < store_count; i++)
+        if (dup3(stores[i], rebuild.store_base + i, O_CLOEXEC) < 0)
+            return bunshin_error_os("cannot place a page store");
+    rebuild.image_fd = rebuild.store_base + store_count;
+    if (dup3(image_fd, rebuild.image_fd, O_CLOEXEC) < 0)
+        return bunshin_error_os("cannot place an image");
+    TRY(rebuild_descriptions(&rebuild));
+    TRY(rebuild_locks(&rebuild));
+    TRY(buffer_printf(ret_report, "descriptions %.3f\n", since(&mark)));
+    TRY(tree_rebuild(&rebuild));
+    TRY(buffer_printf(ret_report, "tree %.3f\n", since(&mark)));
+    rebuild_owners(&rebuild);
+    TRY(own_rebuild(&rebuild));
+    set_last_pid(&rebuild);
+    TRY(finish_rebuild(&rebuild));
+    TRY(buffer_printf(ret_report, "finish %.3f\n", since(&mark)));
+    syscall(SYS_close_range, (unsigned)rebuild.base, (unsigned)(rebuild.description_base + (int)image->table[TABLE_DESCRIPTION].count), 0);
+    munmap(rebuild.image, (size_t)info.st_size);
+    munmap(rebuild.control, ARCH_PAGE);
+    free(rebuild.made);
+    return NULL;
+}

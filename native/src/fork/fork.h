@@ -4,6 +4,12 @@
 
 #include "init/init.h"
 
+/* The page stores that this workspace was rebuilt from; empty in a fresh one. Set once, by fork_rebuild(). */
+extern struct fork_stores {
+    int *fd;
+    int count;
+} fork_stores;
+
 /* Freezes and captures the tree, answers with the image and the page store, and holds the tree frozen. */
 void fork_seal(struct init *init, struct wire *request);
 /* Lets a sealed tree run on as it was. */

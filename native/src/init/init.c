@@ -29,7 +29,7 @@ void init_watch(struct init *init, int fd) {
     (void)epoll_ctl(init->epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
-static void reap(struct init *init) {
+void init_reap(struct init *init) {
     for (;;) {
         int status;
         /* __WALL also takes children that were cloned with another exit signal. */
@@ -107,7 +107,7 @@ static void dispatch(struct init *init, int fd, uint32_t events) {
         while (read(fd, &info, sizeof info) > 0)
             ;
         if (!init->sealed)
-            reap(init);
+            init_reap(init);
         return;
     }
     for (int kind = CALL_SHELL; kind <= CALL_PYTHON; kind++)

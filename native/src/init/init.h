@@ -18,11 +18,18 @@
 
 /* ---- settings.c: what the plan says, and doing it ---- */
 
+#define SETTINGS_LAYERS 256
+
 struct settings {
+    struct { /* the workspace's own layers, top first: what it has written */
+        int fd;
+        char *mount;
+    } layer[SETTINGS_LAYERS];
+    int layer_count;
+    int last_pid_fd; /* where the next pid can be set, opened before /proc/sys became read-only; or -1 */
     char **environment; /* "NAME=value", NULL at the end */
     size_t environment_count;
     char *cwd;
-    char *upper;            /* the upper layer's directory as the workspace cannot see it: for the disk limit */
     int upper_fd;           /* opened before the old root went away, or -1 */
     uint64_t capabilities;  /* mask for tools */
     uint64_t memory_poll;   /* bytes, 0: no polling */
@@ -109,6 +116,7 @@ struct init {
 };
 
 int64_t init_now(void);
+void init_reap(struct init *init);
 void init_watch(struct init *init, int fd);
 
 /* call.c */

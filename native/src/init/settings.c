@@ -194,6 +194,20 @@ static struct bunshin_error *add_environment(struct settings *settings, const ch
     return NULL;
 }
 
+/* layer DIRECTORY MOUNT: what the workspace wrote below a mount point ("/" ends it). */
+static struct bunshin_error *add_layer(struct settings *settings, const char *directory, const char *mount_point) {
+    if (settings->layer_count == SETTINGS_LAYERS)
+        return NULL;
+    int fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return bunshin_error_os("cannot open the layer %s", directory);
+    settings->layer[settings->layer_count].fd = fd;
+    if (!(settings->layer[settings->layer_count].mount = strdup(mount_point)))
+        return bunshin_error_no_memory();
+    settings->layer_count++;
+    return NULL;
+}
+
 static bool takes(const struct records *record, const char *verb, uint32_t arguments) {
     return record->count >= arguments + 1 && !strcmp(record->string[0], verb);
 }
@@ -216,8 +230,15 @@ static struct bunshin_error *do_record(const struct records *record, struct sett
         return do_bind(word[1], word[2], word[3]);
     if (takes(record, "tmpfs", 2))
         return mount_at("tmpfs", word[1], "tmpfs", MS_NOSUID | MS_NODEV, word[2]);
-    if (takes(record, "proc", 1))
-        return mount_at("proc", word[1], "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+    if (takes(record, "proc", 1)) {
+        char path[512];
+        TRY(mount_at("proc", word[1], "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL));
+        snprintf(path, sizeof path, "%s/sys/kernel/ns_last_pid", word[1]);
+        settings->last_pid_fd = open(path, O_WRONLY | O_CLOEXEC);
+        return NULL;
+    }
+    if (takes(record, "layer", 2))
+        return add_layer(settings, word[1], word[2]);
     if (takes(record, "sysfs", 1)) {
         /* Not everywhere allowed (a container may have its own /sys covered in part), and never necessary. */
         (void)!mount("sysfs", word[1], "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY, NULL);
@@ -276,7 +297,7 @@ static struct bunshin_error *do_record(const struct records *record, struct sett
 }
 
 struct bunshin_error *settings_apply(const uint8_t *plan, size_t size, struct settings *ret) {
-    *ret = (struct settings){.upper_fd = -1};
+    *ret = (struct settings){.upper_fd = -1, .last_pid_fd = -1};
     struct records *records = malloc(sizeof *records);
     if (!records)
         return bunshin_error_no_memory();

@@ -1,0 +1,126 @@
+"""The yardstick: unmodified CRIU under runc, dumping and restoring processes like those of the reference workspace.
+
+Needs root, runc and criu. Where one of them is missing, or CRIU cannot do it on this kernel, the result says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+__all__ = ["compare_with_criu"]
+
+_ROUNDS = 3
+_TIMEOUT = 60.0
+_BOUND = ("/usr", "/etc/alternatives", "/etc/ld.so.cache")
+_LINKED = ("bin", "lib", "lib64", "sbin")
+
+# A shell, an interpreter with as many random bytes, a server and a sleeping process.
+_PROCESSES = """\
+python3 -c 'import os, time; data = os.urandom({heap}); open("/tmp/ready", "w"); time.sleep(100000)' &
+python3 -m http.server 8000 >/dev/null 2>&1 &
+sleep 100000 &
+wait
+"""
+
+
+class _Trouble(Exception):
+    """A step that did not work, in one line."""
+
+
+def compare_with_criu(heap: int) -> dict[str, Any]:
+    """Milliseconds of dump and restore (medians), or `{"missing": why}`."""
+    runc, criu = shutil.which("runc"), shutil.which("criu") or shutil.which("criu", path="/usr/sbin:/usr/local/sbin")
+    if os.geteuid() != 0:
+        return {"missing": "needs root"}
+    if runc is None or criu is None:
+        return {"missing": "runc is not installed" if runc is None else "criu is not installed"}
+    name = f"bunshin-bench-{os.getpid()}"
+    with tempfile.TemporaryDirectory(prefix="bunshin-criu-") as folder:
+        try:
+            return _measure(runc, criu, name, Path(folder), heap)
+        except (_Trouble, OSError) as trouble:
+            return {"missing": f"it does not work here: {trouble}"}
+        finally:
+            subprocess.run([runc, "delete", "--force", name], capture_output=True, check=False)
+
+
+def _measure(runc: str, criu: str, name: str, folder: Path, heap: int) -> dict[str, Any]:
+    version = subprocess.run([criu, "--version"], capture_output=True, text=True, check=False).stdout.split()
+    bundle = _bundle(runc, folder, heap)
+    _run([runc, "run", "--detach", "--bundle", str(bundle), name])
+    deadline = time.monotonic() + _TIMEOUT
+    while not (bundle / "tmp/ready").exists():
+        if time.monotonic() > deadline:
+            raise _Trouble("the container does not come up")
+        time.sleep(0.05)
+    dumps, restores = [], []
+    for number in range(_ROUNDS):
+        image = folder / f"image{number}"
+        begin = time.perf_counter()
+        _run([runc, "checkpoint", "--image-path", str(image), "--work-path", str(folder / "work"), name])
+        dumps.append((time.perf_counter() - begin) * 1000)
+        begin = time.perf_counter()
+        _run([runc, "restore", "--detach", "--image-path", str(image), "--bundle", str(bundle), name])
+        restores.append((time.perf_counter() - begin) * 1000)
+    size = sum(path.stat().st_size for path in (folder / f"image{_ROUNDS - 1}").iterdir())
+    return {
+        "version": version[1] if len(version) > 1 else "?",
+        "dump_ms": statistics.median(dumps),
+        "restore_ms": statistics.median(restores),
+        "image_bytes": size,
+    }
+
+
+def _bundle(runc: str, folder: Path, heap: int) -> Path:
+    """An OCI bundle on the machine's own programs, read-only, with a /tmp of its own."""
+    bundle = folder / "bundle"
+    root = bundle / "rootfs"
+    for path in ("proc", "dev", "sys", "tmp", *(bound.lstrip("/") for bound in _BOUND)):
+        (root / path).mkdir(parents=True, exist_ok=True)
+    (root / "etc/ld.so.cache").rmdir()
+    (root / "etc/ld.so.cache").touch()
+    for link in _LINKED:
+        if Path("/", link).is_symlink():
+            (root / link).symlink_to(f"usr/{link}")
+    (bundle / "tmp").mkdir()
+    _run([runc, "spec", "--bundle", str(bundle)])
+    config = json.loads((bundle / "config.json").read_text())
+    config["process"].update(terminal=False, args=["/usr/bin/bash", "-c", _PROCESSES.format(heap=heap)])
+    config["process"]["env"] = ["PATH=/usr/bin:/bin"]
+    config["root"] = {"path": "rootfs", "readonly": True}
+    config["mounts"] += [
+        {"destination": bound, "type": "bind", "source": bound, "options": ["rbind", "ro"]} for bound in _BOUND
+    ]
+    config["mounts"].append(
+        {"destination": "/tmp", "type": "bind", "source": str(bundle / "tmp"), "options": ["rbind", "rw"]}
+    )
+    (bundle / "config.json").write_text(json.dumps(config))
+    return bundle
+
+
+def _run(argv: list[str]) -> None:
+    # Not pipes: a detached container would hold them, and end of file would never come.
+    with tempfile.TemporaryFile() as errors:
+        try:
+            subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                timeout=_TIMEOUT,
+                check=True,
+            )
+        except subprocess.TimeoutExpired:
+            raise _Trouble(f"{argv[1]} took more than {_TIMEOUT:g} s") from None
+        except subprocess.CalledProcessError:
+            errors.seek(0)
+            last = errors.read().decode(errors="replace").strip().splitlines()[-1:]
+            raise _Trouble(f"runc {argv[1]}: {' '.join(last)}") from None

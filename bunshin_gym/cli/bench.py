@@ -1,0 +1,87 @@
+"""bench: measure what a fork costs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+
+from bunshin_gym.bench.fork import QUICK, Figures, Sizes, measure
+from bunshin_gym.cli.terminal import Progress, megabytes, table
+
+__all__ = ["arguments", "main"]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what", choices=["fork"], help="fork: one workspace, forked in every way, beside starting it anew"
+    )
+    parser.add_argument("--engine", default="native", help="the engine (native)")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    parser.add_argument("--alive", type=int, metavar="N", help="forks alive at once (500)")
+    parser.add_argument("--churn", type=int, metavar="N", help="forks one after another (5000)")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+
+
+def main(args: argparse.Namespace) -> int:
+    sizes = QUICK if args.quick else Sizes()
+    sizes = replace(sizes, alive=args.alive or sizes.alive, churn=args.churn or sizes.churn)
+    with Progress(quiet=args.json) as progress:
+        figures = measure(args.engine, sizes, on_part=progress.start, on_step=progress.advance)
+    if args.json:
+        print(json.dumps(figures.as_dict(), indent=2))
+    else:
+        print("\n".join(lines(figures)))
+    answered = figures.batch_answered == figures.batch and figures.alive_answered == figures.alive
+    return 0 if answered else 1
+
+
+def lines(f: Figures) -> Iterable[str]:
+    """The figures as a table, with the stages of both snapshots below it."""
+    heap = "numpy and 50 MB of random bytes" if f.numpy else "50 MB of random bytes (no numpy that its python can load)"
+    yield f"the workspace: a shell, a python with {heap}, an HTTP server, a sleep\n"
+    ms = "{:.1f} ms".format
+    rows = [
+        ("starting it anew", ms(f.start_ms), ""),
+        ("first snapshot", ms(f.snapshot_ms), f"holds {megabytes(f.snapshot_bytes)} MB"),
+        (
+            "fork of one child",
+            ms(f.fork_ms),
+            f"1/{1 / f.fork_to_start:.0f} of a start; 90 % within {ms(f.fork_p90_ms)}",
+        ),
+        (f"batch of {f.batch}, each", ms(f.batch_ms_each), f"{f.batch_answered} of {f.batch} answer"),
+        (
+            "second snapshot",
+            ms(f.again_ms),
+            f"copies {megabytes(f.again_copied)} MB, refers to {megabytes(f.again_shared)} MB",
+        ),
+        ("private memory, idle child", f"{megabytes(f.idle_private)} MB", ""),
+        (
+            f"memory of {f.batch} and the source",
+            f"{megabytes(f.batch_bytes)} MB",
+            f"{f.batch_to_one:.1f} times the {megabytes(f.one_bytes)} MB of one",
+        ),
+        (f"{f.alive} forks at once", f"{f.alive_seconds:.1f} s", f"{f.alive_answered} of {f.alive} answer"),
+        (
+            f"{f.churn} forks in turn, each",
+            ms(f.churn_ms_last),
+            f"{ms(f.churn_ms_first)} at first; grown by "
+            + ", ".join(f"{megabytes(n)} MB" if name == "bytes" else f"{n} {name}" for name, n in f.growth.items()),
+        ),
+        ("an empty shell call", f"{f.call_ms:.2f} ms", f"bash alone: {f.bash_ms:.2f} ms"),
+    ]
+    if "missing" in f.criu:
+        rows.append(("unmodified CRIU under runc", "-", f.criu["missing"]))
+    else:
+        rows.append(
+            (
+                f"CRIU {f.criu['version']} under runc",
+                ms(f.criu["dump_ms"]),
+                f"to dump, {ms(f.criu['restore_ms'])} to restore; an image of {megabytes(f.criu['image_bytes'])} MB",
+            )
+        )
+    yield table(("", "", ""), rows, left=(0, 2))
+    for title, stages in (("first snapshot", f.snapshot_stages), ("second snapshot", f.again_stages)):
+        if stages:
+            yield f"\nstages of the {title}, ms: " + ", ".join(f"{name} {time:.2f}" for name, time in stages.items())

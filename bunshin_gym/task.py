@@ -1,0 +1,148 @@
+"""Task and Taskset: what is to be done, how to tell whether it was, and a loader of those that come along."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, overload
+
+from bunshin_gym.errors import TaskError
+from bunshin_gym.workspace import Workspace, WorkspaceSpec
+
+if TYPE_CHECKING:
+    from bunshin_gym.image import Image
+
+__all__ = ["PLAYGROUND", "Task", "Taskset"]
+
+# A step of a scripted policy: a command line, or a JSON tool call for Tools-v0.
+Script = tuple[str, ...]
+
+_SETUP_TIMEOUT = 600.0
+_SPEC_FIELDS = {f.name for f in fields(WorkspaceSpec)}
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One task.
+
+    The workspace starts from `image` (or what a function returns, called when it is first needed), gets `files` (path
+    to content) and then the `setup` commands. The episode ends when the policy submits or after `step_limit` steps;
+    then `verifier` looks at the workspace and returns a reward in [0, 1]. Without a verifier the reward is 0.
+    `call_timeout` (seconds) bounds each call. `spec` overrides fields of the WorkspaceSpec. `solution` and `wrong` are
+    scripted action sequences that reach reward 1 and do not; `scripts` holds further ones by name.
+    """
+
+    name: str
+    instruction: str
+    image: Image | Callable[[], Image] | None = None
+    setup: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    verifier: Callable[[Workspace], float] | None = None
+    step_limit: int = 32
+    call_timeout: float = 30.0
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    solution: Script = ()
+    wrong: Script = ()
+    scripts: Mapping[str, Script] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("a task needs a name")
+        if self.step_limit < 1:
+            raise ValueError(f"task {self.name!r}: step_limit must be at least 1, not {self.step_limit}")
+        unknown = set(self.spec) - _SPEC_FIELDS
+        if unknown:
+            raise ValueError(f"task {self.name!r}: spec has no field {', '.join(map(repr, sorted(unknown)))}")
+
+    def workspace_spec(self, base: WorkspaceSpec) -> WorkspaceSpec:
+        """The spec of this task's workspaces: its own fields win over `base`, but for the image, where `base` wins."""
+        spec = replace(base, **{"call_timeout": self.call_timeout, **self.spec})
+        if base.image is None and self.image is not None:
+            spec = replace(spec, image=self.image() if callable(self.image) else self.image)
+        return spec
+
+    def prepare(self, base: WorkspaceSpec) -> Workspace:
+        """A workspace in which the task can begin. Raises TaskError where the set-up fails, and as Workspace does."""
+        workspace = Workspace(self.workspace_spec(base))
+        try:
+            for path, content in self.files.items():
+                workspace.write_file(path, content)
+            for command in self.setup:
+                result = workspace.run(command, timeout=_SETUP_TIMEOUT)
+                if not result.ok:
+                    raise TaskError(
+                        f"cannot prepare task {self.name!r}: {command!r} ended with {result.exit_reason.value} "
+                        f"{result.exit_code}: {result.output.strip()[-500:]}"
+                    )
+        except BaseException:
+            workspace.close()
+            raise
+        return workspace
+
+
+PLAYGROUND = Task("playground", "An empty workspace. Try what you like, and submit when you are done.")
+
+
+class Taskset(Sequence[Task]):
+    """Tasks in order, each with a name of its own; found by index or by name."""
+
+    def __init__(self, tasks: Iterable[Task], name: str = "") -> None:
+        self.name = name
+        self._tasks = tuple(tasks)
+        self._by_name = {task.name: task for task in self._tasks}
+        if not self._tasks:
+            raise TaskError(f"taskset {name!r} is empty")
+        if len(self._by_name) != len(self._tasks):
+            raise TaskError(f"taskset {name!r} has two tasks of one name")
+
+    @classmethod
+    def load(cls, name: str = "basic") -> Taskset:
+        """The shipped tasks: "basic" is all of them, the name of a task that one alone. Raises TaskError."""
+        if name == PLAYGROUND.name:
+            return cls([PLAYGROUND], name)
+        shipped = list(_shipped())
+        tasks = shipped if name == "basic" else [task for task in shipped if task.name == name]
+        if not tasks:
+            known = ", ".join(["basic", PLAYGROUND.name, *(task.name for task in shipped)])
+            raise TaskError(f"there is no task or taskset {name!r}; there are {known}")
+        return cls(tasks, name)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._by_name)
+
+    @overload
+    def __getitem__(self, index: int | str) -> Task: ...
+    @overload
+    def __getitem__(self, index: slice) -> Taskset: ...
+    def __getitem__(self, index: int | str | slice) -> Task | Taskset:
+        if isinstance(index, slice):
+            return Taskset(self._tasks[index], self.name)
+        if isinstance(index, str):
+            if index not in self._by_name:
+                raise TaskError(f"there is no task {index!r} here; there are {', '.join(self._by_name)}")
+            return self._by_name[index]
+        return self._tasks[index]
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self._tasks)
+
+    def __repr__(self) -> str:
+        return f"Taskset({', '.join(self._by_name)})"
+
+
+def _shipped() -> Iterator[Task]:
+    """The TASK of every module below `bunshin_gym.envs`, in the order of their names."""
+    try:
+        package = importlib.import_module("bunshin_gym.envs")
+    except ModuleNotFoundError as error:
+        raise TaskError(f"the shipped tasks are not installed: {error}") from None
+    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
+        task = getattr(importlib.import_module(f"bunshin_gym.envs.{module.name}"), "TASK", None)
+        if isinstance(task, Task):
+            yield task

@@ -1,0 +1,5 @@
+"""Fix the failing tests of a small Python repository."""
+
+from .task import TASK
+
+__all__ = ["TASK"]

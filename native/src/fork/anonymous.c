@@ -1,0 +1,234 @@
+/* Kernel objects behind a descriptor alone: eventfd, timerfd, signalfd, epoll, pidfd. Others are refused by name. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/types.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "fork/capture.h"
+#include "fork/described.h"
+#include "fork/rebuild.h"
+
+#define TIMERFD_SET_TICKS _IOW('T', 0, __u64)
+
+struct event_state {
+    uint64_t count;
+    int32_t semaphore, pad;
+};
+
+struct timer_state {
+    int32_t clock, flags;
+    uint64_t ticks;
+    int64_t value[2], interval[2];
+};
+
+struct pidfd_state {
+    int32_t pid, pad;
+};
+
+/* ---- capture ---- */
+
+static struct bunshin_error *capture_eventfd(struct capture *capture, const struct holder *holder, struct image_description *ret) {
+    struct event_state state = {0};
+    uint64_t semaphore = 0;
+    procfs_field(holder->info, "eventfd-count", 16, &state.count);
+    procfs_field(holder->info, "eventfd-semaphore", 10, &semaphore);
+    state.semaphore = (int32_t)semaphore;
+    ret->kind = KIND_EVENTFD;
+    return capture_heap(capture, &state, sizeof state, &ret->data);
+}
+
+static struct bunshin_error *capture_timerfd(struct capture *capture, const struct holder *holder, struct image_description *ret) {
+    struct timer_state state = {0};
+    const char *info = strstr(holder->info, "clockid:");
+    long long value[4];
+    unsigned long long ticks;
+    unsigned flags;
+    if (!info || sscanf(info, "clockid: %d ticks: %llu settime flags: 0%o it_value: (%lld, %lld) it_interval: (%lld, %lld)", &state.clock,
+                        &ticks, &flags, &value[0], &value[1], &value[2], &value[3]) != 7)
+        return capture_refuse(holder, "a timerfd whose state cannot be read");
+    state.ticks = ticks;
+    state.flags = (int32_t)flags;
+    for (int i = 0; i < 2; i++) {
+        state.value[i] = value[i];
+        state.interval[i] = value[2 + i];
+    }
+    ret->kind = KIND_TIMERFD;
+    return capture_heap(capture, &state, sizeof state, &ret->data);
+}
+
+static struct bunshin_error *capture_signalfd(struct capture *capture, const struct holder *holder, struct image_description *ret) {
+    uint64_t mask = 0;
+    if (!procfs_field(holder->info, "sigmask", 16, &mask))
+        return capture_refuse(holder, "a signalfd whose state cannot be read");
+    ret->kind = KIND_SIGNALFD;
+    return capture_heap(capture, &mask, sizeof mask, &ret->data);
+}
+
+static struct bunshin_error *capture_epoll(struct capture *capture, const struct holder *holder, struct image_description *ret) {
+    struct buffer watches = {0};
+    struct bunshin_error *error = NULL;
+    for (const char *line = strstr(holder->info, "tfd:"); !error && line; line = strstr(line + 4, "tfd:")) {
+        struct image_watch watch;
+        unsigned events;
+        unsigned long long data;
+        unsigned long inode;
+        if (sscanf(line, "tfd: %d events: %x data: %llx pos:%*d ino:%lx", &watch.fd, &events, &data, &inode) != 4) {
+            error = capture_refuse(holder, "an epoll whose state cannot be read");
+            break;
+        }
+        /* The watched descriptor must still be the one that was registered, in this process. */
+        struct {
+            uint32_t efd, tfd, toff;
+        } slot = {(uint32_t)holder->fd, (uint32_t)watch.fd, 0};
+        if (syscall(SYS_kcmp, holder->process->pid, holder->process->pid, 7 /* KCMP_EPOLL_TFD */, watch.fd, &slot) != 0) {
+            error = capture_refuse(holder, "an epoll that watches fd %d, which this process has closed since", watch.fd);
+            break;
+        }
+        watch.events = events;
+        watch.data = data;
+        error = buffer_append(&watches, &watch, sizeof watch);
+    }
+    if (!error)
+        error = capture_heap(capture, watches.data, watches.size, &ret->data);
+    buffer_deinit(&watches);
+    ret->kind = KIND_EPOLL;
+    return error;
+}
+
+static struct bunshin_error *capture_pidfd(struct capture *capture, const struct holder *holder, struct image_description *ret) {
+    struct pidfd_state state = {0};
+    uint64_t pid = 0;
+    procfs_field(holder->info, "Pid", 10, &pid);
+    state.pid = (int32_t)pid;
+    if (state.pid <= 0 || !freeze_find(capture->frozen, state.pid))
+        return capture_refuse(holder, "a pidfd of a process that is gone");
+    ret->kind = KIND_PIDFD;
+    return capture_heap(capture, &state, sizeof state, &ret->data);
+}
+
+struct bunshin_error *anonymous_capture(struct capture *capture, const struct holder *holder, struct image_description *ret) {
+    const char *name = strncmp(holder->link, "anon_inode:", 11) ? holder->link : holder->link + 11;
+    if (!holder->process)
+        return capture_refuse(holder, "an object of pid 1 that cannot be shared, %.60s", name);
+    if (!strcmp(name, "[eventfd]"))
+        return capture_eventfd(capture, holder, ret);
+    if (!strcmp(name, "[timerfd]"))
+        return capture_timerfd(capture, holder, ret);
+    if (!strcmp(name, "[signalfd]"))
+        return capture_signalfd(capture, holder, ret);
+    if (!strcmp(name, "[eventpoll]"))
+        return capture_epoll(capture, holder, ret);
+    if (!strcmp(name, "[pidfd]") || !strncmp(name, "pidfd:", 6))
+        return capture_pidfd(capture, holder, ret);
+    if (!strcmp(name, "[io_uring]"))
+        return capture_refuse(holder, "an io_uring instance");
+    if (!strcmp(name, "inotify") || !strcmp(name, "[inotify]"))
+        return capture_refuse(holder, "an inotify instance");
+    if (!strcmp(name, "[userfaultfd]"))
+        return capture_refuse(holder, "a userfaultfd");
+    return capture_refuse(holder, "a kernel object of kind %.60s", name);
+}
+
+/* ---- rebuild ---- */
+
+static int make_timerfd(const struct timer_state *state) {
+    int fd = timerfd_create(state->clock, TFD_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    /* What fdinfo tells is the time left, also for a timer that was set to an absolute time. */
+    struct itimerspec setting = {{state->interval[0], state->interval[1]}, {state->value[0], state->value[1]}};
+    if ((setting.it_value.tv_sec || setting.it_value.tv_nsec) && timerfd_settime(fd, 0, &setting, NULL) != 0) {
+        close(fd);
+        return -1;
+    }
+    if (state->ticks) {
+        /* Expirations that nobody has read yet. Where the kernel cannot set them, one that is due at once stands for them. */
+        uint64_t ticks = state->ticks;
+        if (ioctl(fd, TIMERFD_SET_TICKS, &ticks) != 0 && !setting.it_value.tv_sec && !setting.it_value.tv_nsec) {
+            setting.it_value.tv_nsec = 1;
+            (void)timerfd_settime(fd, 0, &setting, NULL);
+        }
+    }
+    return fd;
+}
+
+struct bunshin_error *anonymous_rebuild(struct rebuild *rebuild, int32_t index) {
+    const struct image_description *record = IMAGE_DESCRIPTION(rebuild->image, index);
+    const void *data = IMAGE_HEAP(rebuild->image, record->data);
+    int fd = -1;
+    switch (record->kind) {
+    case KIND_EVENTFD: {
+        const struct event_state *state = data;
+        fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | (state->semaphore ? EFD_SEMAPHORE : 0));
+        uint64_t count = state->count;
+        if (fd >= 0 && count && write(fd, &count, sizeof count) != sizeof count)
+            return bunshin_error_os("cannot set an eventfd to %llu", (unsigned long long)count);
+        break;
+    }
+    case KIND_TIMERFD:
+        fd = make_timerfd(data);
+        break;
+    case KIND_SIGNALFD: {
+        sigset_t mask;
+        sigemptyset(&mask);
+        memcpy(&mask, data, sizeof(uint64_t));
+        fd = signalfd(-1, &mask, SFD_CLOEXEC);
+        break;
+    }
+    case KIND_EPOLL:
+        fd = epoll_create1(EPOLL_CLOEXEC);
+        break;
+    case KIND_PIDFD:
+        fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* a place holder: its process is not born yet */
+        break;
+    default:
+        return bunshin_error_new(BUNSHIN_ERROR_FORK, EINVAL, "an image holds a description of unknown kind %d", record->kind);
+    }
+    if (fd < 0)
+        return bunshin_error_os("cannot make a kernel object of kind %d again", record->kind);
+    return rebuild_place(rebuild, index, fd);
+}
+
+int anonymous_fill_epoll(struct rebuild *rebuild, const struct image_process *process) {
+    for (int32_t i = 0; i < process->descriptor_count; i++) {
+        const struct image_descriptor *descriptor = IMAGE_DESCRIPTOR(rebuild->image, process->first_descriptor + i);
+        const struct image_description *record = IMAGE_DESCRIPTION(rebuild->image, descriptor->description);
+        if (record->kind != KIND_EPOLL || record->holder != process->pid || record->holder_fd != descriptor->fd)
+            continue;
+        const struct image_watch *watch = (const void *)IMAGE_HEAP(rebuild->image, record->data);
+        for (size_t j = 0; j < record->data.size / sizeof *watch; j++) {
+            struct epoll_event event = {.events = watch[j].events, .data.u64 = watch[j].data};
+            if (epoll_ctl(descriptor->fd, EPOLL_CTL_ADD, watch[j].fd, &event) != 0)
+                return errno;
+        }
+    }
+    return 0;
+}
+
+int anonymous_open_pidfds(struct rebuild *rebuild, const struct image_process *process) {
+    for (int32_t i = 0; i < process->descriptor_count; i++) {
+        const struct image_descriptor *descriptor = IMAGE_DESCRIPTOR(rebuild->image, process->first_descriptor + i);
+        const struct image_description *record = IMAGE_DESCRIPTION(rebuild->image, descriptor->description);
+        if (record->kind != KIND_PIDFD)
+            continue;
+        const struct pidfd_state *state = (const void *)IMAGE_HEAP(rebuild->image, record->data);
+        int fd = (int)syscall(SYS_pidfd_open, state->pid, record->flags & O_NONBLOCK);
+        if (fd < 0)
+            return errno;
+        if (dup3(fd, descriptor->fd, descriptor->close_on_exec ? O_CLOEXEC : 0) < 0)
+            return errno;
+        close(fd);
+    }
+    return 0;
+}

@@ -1,0 +1,117 @@
+/* What pid 1 and the code it puts into other processes tell each other. Flat records: no pointers but addresses there. */
+#ifndef BUNSHIN_FORK_BLOB_ARGS_H
+#define BUNSHIN_FORK_BLOB_ARGS_H
+
+#include <stdint.h>
+
+#include "fork/image.h"
+
+/* ---- parasite: asks the kernel what only the thread itself may ask ---- */
+
+#define PARASITE_TIMERS 128
+#define PARASITE_PAGES 65536
+
+enum parasite_task { PARASITE_PROCESS, PARASITE_THREAD, PARASITE_RESIDENT };
+
+struct parasite_args {
+    int32_t task;
+    int32_t timer_count;
+    uint64_t signals; /* which actions to read */
+    int32_t timer_id[PARASITE_TIMERS];
+    uint64_t range[2]; /* PARASITE_RESIDENT: start, length */
+    /* answers */
+    int32_t failed; /* errno of what must not fail, 0 */
+    int32_t parent_death_signal, keep_capabilities, subreaper, dumpable, no_thp;
+    uint64_t tid_address, timer_slack, brk;
+    struct {
+        uint64_t base;
+        int32_t flags, pad;
+        uint64_t size;
+    } stack;
+    struct {
+        uint64_t handler, flags, restorer, mask;
+    } action[65];
+    int64_t interval_timer[3][4];
+    int64_t timer[PARASITE_TIMERS][4]; /* interval s, ns, value s, ns */
+    int32_t timer_overrun[PARASITE_TIMERS];
+    uint8_t resident[PARASITE_PAGES];
+};
+
+/* ---- restorer: turns a stub into the process that was sealed ---- */
+
+enum stage { /* of a process being rebuilt; the control page counts how many have got there */
+    STAGE_BORN,
+    STAGE_GROUPED,
+    STAGE_READY, /* descriptors and places are set; memory is next */
+    STAGE_PARKED,
+    STAGE_COUNT,
+};
+
+/* Shared by pid 1 and all stubs of a rebuild. */
+struct rebuild_control {
+    uint32_t stage[STAGE_COUNT]; /* how many processes (threads for STAGE_PARKED) have reached it; futexes */
+    uint32_t open[STAGE_COUNT];  /* set by pid 1: everybody may pass it */
+    uint32_t failed;             /* the first failure: 1 while being written, then 2 */
+    int32_t failed_pid, failed_step, failed_errno;
+    int64_t failed_detail;
+    char failed_text[160];
+};
+
+#define RESTORER_STACK 16384
+
+struct restorer_thread {
+    int32_t tid, policy, priority, sleep;
+    int64_t sleep_left;
+    uint64_t sleep_argument[3];
+    uint64_t tid_address, robust_list, robust_length, rseq;
+    uint32_t rseq_size, rseq_signature;
+    uint64_t stack_base, stack_size;
+    int32_t stack_flags, nice, io_priority, confined;
+    uint64_t affinity[16], timer_slack;
+    uint64_t capabilities[3];
+    uint64_t ambient;
+    uint32_t uid[4], gid[4];
+    char name[16];
+};
+
+struct restorer_args {
+    uint64_t self, self_end; /* the hole: what stays mapped to the end */
+    uint64_t image;          /* the image, mapped inside the hole */
+    uint64_t control;        /* struct rebuild_control, mapped inside the hole */
+    uint64_t threads;        /* struct restorer_thread[], in the hole */
+    uint64_t stacks;         /* RESTORER_STACK each, for threads after the first */
+    uint64_t task_end;
+    int32_t process;         /* index */
+    int32_t fd_base;         /* descriptors from here on are sources of mappings, closed at the end */
+    int32_t store_fd;        /* of store 0; others follow */
+    int32_t description_fd;  /* of description 0; others follow */
+    int32_t thread_count;
+    int32_t fault;           /* fault injection: fail this step (enum restorer_step), or 0 */
+    uint64_t filter, filter_length;
+    uint64_t stub_rseq, stub_rseq_size, stub_rseq_signature;
+    uint64_t groups, group_count;
+};
+
+/* Steps that can fail, as the control page reports them. */
+enum restorer_step {
+    STEP_UNMAP = 1,
+    STEP_MAP,
+    STEP_COPY,
+    STEP_PROTECT,
+    STEP_VDSO,
+    STEP_LAYOUT,
+    STEP_ACTION,
+    STEP_THREAD,
+    STEP_TIMER,
+    STEP_SIGNAL,
+    STEP_LIMIT,
+    STEP_CREDENTIALS,
+    STEP_CONFINE,
+    STEP_SCHEDULE,
+    STEP_DESCRIPTOR,
+    STEP_PLACE,
+    STEP_BIRTH,
+    STEP_COUNT,
+};
+
+#endif

@@ -1,0 +1,121 @@
+/*
+ * What a seal gathers. One file a kind of state holds both its capture and its rebuild; this is what they share. A capture
+ * changes nothing that the tree could see, and refuses by name what a fork could not keep.
+ */
+#ifndef BUNSHIN_FORK_CAPTURE_H
+#define BUNSHIN_FORK_CAPTURE_H
+
+#include "common/buffer.h"
+#include "fork/blob_args.h"
+#include "fork/freeze.h"
+#include "fork/image.h"
+#include "init/init.h"
+
+struct store {
+    int fd;
+    uint64_t inode;
+};
+
+struct capture {
+    struct init *init;
+    struct frozen *frozen;
+    struct buffer table[TABLE_COUNT];
+    /* page stores: those this workspace was made from, and a new one, last */
+    struct store *stores;
+    int store_count;
+    uint64_t store_end; /* of the new store */
+    uint64_t bytes_copied, bytes_shared;
+    struct buffer bounce;
+    /* what turns up more than once */
+    struct described *described; /* descriptor.c */
+    size_t described_count;
+    struct shared_seen *shared; /* shared.c */
+    size_t shared_count;
+    struct buffer unix_peers; /* socket.c */
+    bool have_unix_peers;
+    struct buffer report;
+};
+
+/* ---- tables (seal.c) ---- */
+struct bunshin_error *capture_add(struct capture *capture, enum table table, const void *record, size_t size, int32_t *ret) MUST_CHECK;
+struct bunshin_error *capture_heap(struct capture *capture, const void *data, size_t size, struct span *ret) MUST_CHECK;
+struct bunshin_error *capture_text(struct capture *capture, const char *text, struct span *ret) MUST_CHECK;
+#define CAPTURE_COUNT(c, t, type) ((int32_t)((c)->table[t].size / sizeof(type)))
+#define CAPTURE_AT(c, t, type, i) ((type *)(void *)((c)->table[t].data) + (i))
+
+/* ---- one process (process.c) ---- */
+struct parasite { /* code of ours in a frozen process, while it is asked */
+    struct tracee *leader;
+    uint64_t vdso;
+    uint64_t area, size;
+    struct parasite_args *args; /* our copy; answers after a run */
+};
+struct bunshin_error *parasite_enter(struct tracee *leader, uint64_t vdso, struct parasite *ret) MUST_CHECK;
+struct bunshin_error *parasite_run(struct parasite *parasite, struct tracee *thread) MUST_CHECK;
+void parasite_leave(struct parasite *parasite);
+
+struct bunshin_error *capture_process(struct capture *capture, struct frozen_process *frozen) MUST_CHECK;
+
+/* ---- memory (memory.c) ---- */
+struct mapping { /* a line of /proc/PID/maps */
+    uint64_t start, end, offset;
+    int protection;
+    bool shared;
+    char kind;   /* 'a'nonymous, 'f'ile, 's'tack, 'v'dso, 'x' other kernel page, 'p'age store */
+    int store;   /* of kind 'p' */
+    uint64_t inode;
+    unsigned device;
+    const char *path; /* "" for none */
+    bool deleted;
+};
+struct mappings {
+    struct buffer text;
+    struct mapping *list;
+    size_t count;
+    uint64_t vdso;      /* where the vdso's code starts */
+    uint64_t vdso_base; /* where its data pages start: vvar */
+};
+struct bunshin_error *mappings_read(struct capture *capture, pid_t pid, struct mappings *ret) MUST_CHECK;
+void mappings_deinit(struct mappings *mappings);
+struct bunshin_error *capture_memory(struct capture *capture, struct frozen_process *frozen, const struct mappings *mappings,
+                                     struct parasite *parasite, struct image_process *process) MUST_CHECK;
+/* Copies a range of a process into the new store; *ret_offset says where. */
+struct bunshin_error *store_copy(struct capture *capture, pid_t pid, uint64_t address, uint64_t length, uint64_t at) MUST_CHECK;
+uint64_t store_reserve(struct capture *capture, uint64_t length);
+struct bunshin_error *store_write(struct capture *capture, const void *data, size_t size, uint64_t at) MUST_CHECK;
+
+/* ---- descriptors (descriptor.c and one file a kind) ---- */
+struct holder { /* who has an open description, and our own copy of it */
+    struct frozen_process *process;
+    int fd;      /* in the process */
+    int copy;    /* in pid 1 */
+    const char *link; /* what /proc/PID/fd shows */
+    const char *info; /* fdinfo */
+};
+struct bunshin_error *capture_descriptors(struct capture *capture, struct frozen_process *frozen, struct image_process *process) MUST_CHECK;
+/* pid 1's own copies of streams and pipes that tools hold the other end of. */
+struct bunshin_error *capture_own(struct capture *capture, int fd, int32_t *ret) MUST_CHECK;
+/* A description opened by path, for working directories, executables and file mappings. */
+struct bunshin_error *capture_path(struct capture *capture, struct frozen_process *frozen, const char *link, int flags, int32_t *ret) MUST_CHECK;
+struct bunshin_error *capture_refuse(const struct holder *holder, const char *format, ...) __attribute__((format(printf, 2, 3))) MUST_CHECK;
+
+struct bunshin_error *file_capture(struct capture *capture, const struct holder *holder, struct image_description *ret) MUST_CHECK;
+struct bunshin_error *pipe_capture(struct capture *capture, const struct holder *holder, int32_t self, struct image_description *ret) MUST_CHECK;
+struct bunshin_error *anonymous_capture(struct capture *capture, const struct holder *holder, struct image_description *ret) MUST_CHECK;
+struct bunshin_error *pty_capture(struct capture *capture, const struct holder *holder, struct image_description *ret) MUST_CHECK;
+struct bunshin_error *socket_capture(struct capture *capture, const struct holder *holder, int32_t self, struct image_description *ret) MUST_CHECK;
+/* After all descriptors are known: ends that belong together. Refuses ends whose other side is outside. */
+struct bunshin_error *pty_connect(struct capture *capture) MUST_CHECK;
+struct bunshin_error *socket_connect(struct capture *capture) MUST_CHECK;
+
+/* ---- shared memory (shared.c) ---- */
+struct bunshin_error *shared_capture(struct capture *capture, int copy, const char *link, struct image_description *ret) MUST_CHECK;
+/* The description of the object that a shared mapping shows. */
+struct bunshin_error *shared_capture_mapping(struct capture *capture, struct frozen_process *frozen, const struct mapping *mapping,
+                                             struct parasite *parasite, int32_t *ret) MUST_CHECK;
+struct bunshin_error *shared_finish(struct capture *capture) MUST_CHECK;
+
+/* ---- pid 1 (own.c) ---- */
+struct bunshin_error *own_capture(struct capture *capture) MUST_CHECK;
+
+#endif

@@ -1,0 +1,136 @@
+/* The end of a rebuild: every parked thread gets its registers, the restorer's range goes away, and all are let go. */
+#define _GNU_SOURCE
+#include <elf.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "fork/blob_args.h"
+#include "fork/rebuild.h"
+#include "fork/sleep.h"
+#include "fork/tracee.h"
+
+#define ERESTARTSYS 512
+#define ERESTART_RESTARTBLOCK 516
+#define FINISH_PATIENCE_NS 10000000000ll
+
+static struct bunshin_error *stop_all(struct rebuild *rebuild, struct tracee *tracees, size_t count) {
+    int64_t deadline = init_now() + FINISH_PATIENCE_NS;
+    for (size_t i = 0; i < count; i++) {
+        const struct image_thread *thread = IMAGE_THREAD(rebuild->image, i);
+        pid_t pid = IMAGE_PROCESS(rebuild->image, thread->process)->pid;
+        if (!tracee_seize_if_alive(thread->tid, pid, &tracees[i]) || !tracee_interrupt_if_alive(&tracees[i]))
+            return bunshin_error_os("cannot finish thread %d", thread->tid);
+    }
+    for (size_t i = 0; i < count; i++) {
+        TRY(tracee_wait_stop(&tracees[i], deadline));
+        if (tracees[i].state != TRACEE_STOPPED)
+            return bunshin_error_new(BUNSHIN_ERROR_FORK, ESRCH, "thread %d ended before it was finished", tracees[i].tid);
+        TRY(tracee_read_registers(&tracees[i]));
+    }
+    return NULL;
+}
+
+/* A sleeper must be stopped inside its sleep: the kernel then knows what is left of it. */
+static struct bunshin_error *catch_sleeper(struct tracee *tracee, bool *ret_asleep) {
+    for (int tries = 0; tries < 1000; tries++) {
+        int64_t result = (int64_t)ARCH_REG_RESULT(tracee->registers), number = (int64_t)ARCH_REG_NUMBER(tracee->registers);
+        if (result == -ERESTART_RESTARTBLOCK && number >= 0) {
+            *ret_asleep = true;
+            return NULL;
+        }
+        if (number == SYS_futex) { /* it has slept enough meanwhile */
+            *ret_asleep = false;
+            return NULL;
+        }
+        if (ptrace(PTRACE_CONT, tracee->tid, 0, 0) != 0)
+            return bunshin_error_os("cannot continue thread %d", tracee->tid);
+        usleep(50);
+        if (!tracee_interrupt_if_alive(tracee))
+            return bunshin_error_os("cannot stop thread %d", tracee->tid);
+        TRY(tracee_wait_stop(tracee, init_now() + 1000000000));
+        TRY(tracee_read_registers(tracee));
+    }
+    return bunshin_error_new(BUNSHIN_ERROR_FORK, ETIMEDOUT, "thread %d does not go to sleep", tracee->tid);
+}
+
+static struct bunshin_error *set_thread(struct rebuild *rebuild, struct tracee *tracee, const struct image_thread *thread) {
+    arch_registers registers = thread->registers;
+    int64_t result = (int64_t)ARCH_REG_RESULT(registers);
+    if ((int64_t)ARCH_REG_NUMBER(registers) >= 0 && result == -ERESTART_RESTARTBLOCK) {
+        bool asleep = false;
+        if (thread->sleep != SLEEP_NONE)
+            TRY(catch_sleeper(tracee, &asleep));
+        if (asleep)
+            sleep_remember(thread->tid, init_now() + thread->sleep_left);
+        else if (thread->sleep == SLEEP_NANOSLEEP) {
+            ARCH_REG_RESULT(registers) = 0; /* the sleep is over */
+            ARCH_REG_NUMBER(registers) = (unsigned long long)-1;
+        } else
+            ARCH_REG_RESULT(registers) = (unsigned long long)-ERESTARTSYS; /* made again, as it was */
+    }
+    struct iovec extended = {IMAGE_HEAP(rebuild->image, thread->extended), thread->extended.size};
+    if (ptrace(PTRACE_SETREGSET, tracee->tid, NT_X86_XSTATE, &extended) != 0)
+        return bunshin_error_os("cannot set the extended registers of thread %d", thread->tid);
+    tracee->registers = registers;
+    return NULL;
+}
+
+static struct bunshin_error *finish_process(struct rebuild *rebuild, const struct image_process *process, struct tracee *tracees) {
+    struct tracee *leader = &tracees[process->first_thread];
+    for (int32_t i = 0; i < process->thread_count; i++)
+        TRY(set_thread(rebuild, &tracees[process->first_thread + i], IMAGE_THREAD(rebuild->image, process->first_thread + i)));
+    /* Nobody runs in the restorer any more: its range goes, by a system call of the process's own vdso. */
+    if (process->vdso) {
+        uint64_t arguments[6] = {process->hole, process->hole_size};
+        int64_t result;
+        TRY(tracee_syscall(leader, process->vdso_code, SYS_munmap, arguments, &result));
+        if (result)
+            return bunshin_error_new(BUNSHIN_ERROR_FORK, (int)-result, "cannot clear up in pid %d", process->pid);
+    }
+    for (int32_t i = 0; i < process->thread_count; i++) {
+        struct tracee *tracee = &tracees[process->first_thread + i];
+        const struct image_thread *thread = IMAGE_THREAD(rebuild->image, process->first_thread + i);
+        TRY(tracee_write_registers(tracee, &tracee->registers));
+        TRY(tracee_set_mask(tracee, thread->mask));
+    }
+    for (int which = 0; which < IMAGE_RLIMITS; which++) {
+        struct rlimit limit = {process->limits[which][0], process->limits[which][1]}, now;
+        if (prlimit(process->pid, (__rlimit_resource_t)which, NULL, &now) == 0 &&
+            (now.rlim_cur != limit.rlim_cur || now.rlim_max != limit.rlim_max) &&
+            prlimit(process->pid, (__rlimit_resource_t)which, &limit, NULL) != 0)
+            return bunshin_error_os("cannot set limit %d of pid %d", which, process->pid);
+    }
+    return NULL;
+}
+
+struct bunshin_error *finish_rebuild(struct rebuild *rebuild) {
+    size_t count = rebuild->image->table[TABLE_THREAD].count;
+    struct tracee *tracees = calloc(count + 1, sizeof *tracees);
+    if (!tracees)
+        return bunshin_error_no_memory();
+    struct bunshin_error *error = stop_all(rebuild, tracees, count);
+    size_t processes = rebuild->image->table[TABLE_PROCESS].count;
+    for (size_t i = 0; !error && i < processes; i++) {
+        const struct image_process *process = IMAGE_PROCESS(rebuild->image, i);
+        if (process->state != PROCESS_ZOMBIE)
+            error = finish_process(rebuild, process, tracees);
+    }
+    for (size_t i = 0; !error && i < processes; i++) {
+        const struct image_process *process = IMAGE_PROCESS(rebuild->image, i);
+        if (process->state == PROCESS_STOPPED)
+            kill(process->pid, SIGSTOP);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (tracees[i].tid)
+            ptrace(PTRACE_DETACH, tracees[i].tid, 0, 0);
+    free(tracees);
+    return error;
+}

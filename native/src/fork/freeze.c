@@ -1,0 +1,188 @@
+#define _GNU_SOURCE
+#include "fork/freeze.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fork/sleep.h"
+#include "init/init.h"
+
+static struct tracee *find_thread(struct frozen *frozen, pid_t tid) {
+    for (size_t i = 0; i < frozen->thread_count; i++)
+        if (frozen->threads[i].tid == tid)
+            return &frozen->threads[i];
+    return NULL;
+}
+
+struct frozen_process *freeze_find(struct frozen *frozen, pid_t pid) {
+    for (size_t i = 0; i < frozen->process_count; i++)
+        if (frozen->processes[i].pid == pid)
+            return &frozen->processes[i];
+    return NULL;
+}
+
+static struct bunshin_error *add_thread(struct frozen *frozen, const struct tracee *tracee) {
+    if ((frozen->thread_count & (frozen->thread_count - 1)) == 0) { /* grows at powers of two */
+        size_t capacity = frozen->thread_count ? frozen->thread_count * 2 : 16;
+        struct tracee *grown = realloc(frozen->threads, capacity * sizeof *grown);
+        if (!grown)
+            return bunshin_error_no_memory();
+        frozen->threads = grown;
+    }
+    frozen->threads[frozen->thread_count++] = *tracee;
+    return NULL;
+}
+
+static struct bunshin_error *seize_process(struct frozen *frozen, int proc, pid_t pid, bool *ret_new) {
+    char path[48];
+    int *tids = NULL;
+    size_t count = 0;
+    snprintf(path, sizeof path, "%d/task", pid);
+    if (!procfs_numbers(proc, path, &tids, &count))
+        return NULL;
+    struct bunshin_error *error = NULL;
+    for (size_t i = 0; !error && i < count; i++) {
+        if (find_thread(frozen, tids[i]))
+            continue;
+        struct tracee tracee;
+        int64_t asleep_since = sleep_began(proc, pid, tids[i]);
+        if (!tracee_seize_if_alive(tids[i], pid, &tracee)) {
+            if (errno == ESRCH || errno == EPERM) { /* gone, or a zombie: the next look tells */
+                struct process_stat stat;
+                char name[16];
+                snprintf(name, sizeof name, "%d", pid);
+                if (errno == EPERM && procfs_stat(proc, name, &stat) && stat.state != 'Z' && stat.state != 'X')
+                    error = bunshin_error_unsupported(pid, stat.comm, -1, "a debugger's hold on thread %d (it is traced already)", tids[i]);
+                continue;
+            }
+            error = bunshin_error_os("cannot seize thread %d of pid %d", tids[i], pid);
+            continue;
+        }
+        tracee.asleep_since = asleep_since;
+        *ret_new = true;
+        if (!tracee_interrupt_if_alive(&tracee))
+            tracee.state = TRACEE_GONE;
+        error = add_thread(frozen, &tracee);
+    }
+    free(tids);
+    return error;
+}
+
+static struct bunshin_error *wait_all(struct frozen *frozen, int64_t deadline) {
+    for (size_t i = 0; i < frozen->thread_count; i++) {
+        struct tracee *tracee = &frozen->threads[i];
+        if (tracee->state == TRACEE_SEIZED)
+            TRY(tracee_wait_stop(tracee, deadline));
+    }
+    return NULL;
+}
+
+/* The final list: processes, each with its threads in a row, leader first. */
+static struct bunshin_error *arrange(struct frozen *frozen, int proc) {
+    int *pids = NULL;
+    size_t count = 0;
+    if (!procfs_numbers(proc, ".", &pids, &count))
+        return bunshin_error_os("cannot list processes");
+    struct tracee *threads = calloc(frozen->thread_count + 1, sizeof *threads);
+    frozen->processes = calloc(count + 1, sizeof *frozen->processes);
+    struct bunshin_error *error = threads && frozen->processes ? NULL : bunshin_error_no_memory();
+    size_t used = 0;
+    for (size_t i = 0; !error && i < count; i++) {
+        char name[16];
+        if (pids[i] == 1)
+            continue;
+        struct frozen_process *process = &frozen->processes[frozen->process_count];
+        snprintf(name, sizeof name, "%d", pids[i]);
+        if (!procfs_stat(proc, name, &process->stat) || process->stat.state == 'X')
+            continue;
+        process->pid = pids[i];
+        process->pidfd = -1;
+        process->first_thread = used;
+        for (int leader = 1; leader >= 0; leader--)
+            for (size_t j = 0; j < frozen->thread_count; j++) {
+                struct tracee *tracee = &frozen->threads[j];
+                if (tracee->process == pids[i] && tracee->state == TRACEE_STOPPED && (tracee->tid == pids[i]) == leader)
+                    threads[used++] = *tracee;
+            }
+        process->thread_count = used - process->first_thread;
+        process->zombie = process->thread_count == 0;
+        if (!process->zombie) {
+            process->pidfd = (int)syscall(SYS_pidfd_open, pids[i], 0);
+            if (process->pidfd < 0)
+                error = bunshin_error_os("cannot open pid %d", pids[i]);
+            if (threads[process->first_thread].tid != pids[i])
+                error = bunshin_error_unsupported(pids[i], process->stat.comm, -1, "a main thread that has ended while others run");
+        } else if (process->stat.state != 'Z')
+            continue; /* ended between two reads */
+        frozen->process_count++;
+    }
+    free(pids);
+    if (error) {
+        free(threads);
+        return error;
+    }
+    free(frozen->threads);
+    frozen->threads = threads;
+    frozen->thread_count = used;
+    return NULL;
+}
+
+struct bunshin_error *freeze(int proc, int64_t deadline, struct frozen **ret) {
+    struct frozen *frozen = calloc(1, sizeof *frozen);
+    if (!frozen)
+        return bunshin_error_no_memory();
+    struct bunshin_error *error = NULL;
+    bool again = true;
+    for (int round = 0; !error && again; round++) {
+        int *pids = NULL;
+        size_t count = 0;
+        again = false;
+        if (!procfs_numbers(proc, ".", &pids, &count)) {
+            error = bunshin_error_os("cannot list processes");
+            break;
+        }
+        for (size_t i = 0; !error && i < count; i++)
+            if (pids[i] != 1)
+                error = seize_process(frozen, proc, pids[i], &again);
+        free(pids);
+        if (!error)
+            error = wait_all(frozen, deadline);
+        if (!error && again && init_now() > deadline)
+            error = bunshin_error_new(BUNSHIN_ERROR_FORK, ETIMEDOUT, "cannot freeze: new processes kept appearing for %d rounds", round);
+    }
+    for (size_t i = 0; !error && i < frozen->thread_count; i++)
+        if (frozen->threads[i].state == TRACEE_STOPPED) {
+            error = tracee_read_registers(&frozen->threads[i]);
+            if (!error)
+                sleep_mend_interrupted(&frozen->threads[i]);
+        }
+    if (!error)
+        error = arrange(frozen, proc);
+    if (error) {
+        freeze_release(frozen);
+        return error;
+    }
+    *ret = frozen;
+    return NULL;
+}
+
+void freeze_release(struct frozen *frozen) {
+    if (!frozen)
+        return;
+    for (size_t i = 0; i < frozen->thread_count; i++)
+        tracee_release(&frozen->threads[i]);
+    for (size_t i = 0; i < frozen->process_count; i++)
+        if (frozen->processes[i].pidfd > 0)
+            close(frozen->processes[i].pidfd);
+    free(frozen->processes);
+    free(frozen->threads);
+    free(frozen);
+}

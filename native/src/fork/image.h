@@ -1,0 +1,281 @@
+/*
+ * The image: everything a seal found out, in one flat memfd, read in place by the rebuild. Tables hold fixed records that
+ * name each other by index; texts and bytes lie in one heap and are named by offset. Numbers in an image are those of
+ * the sealed workspace (pids, descriptors, addresses); a fork uses the same ones in namespaces of its own. An image is
+ * only ever read by the same executable that wrote it.
+ */
+#ifndef BUNSHIN_FORK_IMAGE_H
+#define BUNSHIN_FORK_IMAGE_H
+
+#include <linux/prctl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "arch/x86_64.h"
+
+#define IMAGE_MAGIC 0x62756e7368696e31ull
+#define IMAGE_NONE (-1)
+
+struct span { /* bytes in the heap */
+    uint64_t offset, size;
+};
+
+/* ---- memory ---- */
+
+enum op_kind {
+    OP_MAP,     /* mmap; source tells what */
+    OP_COPY,    /* pread from a page store into what is mapped */
+    OP_PROTECT, /* mprotect */
+    OP_NAME,    /* prctl(PR_SET_VMA_ANON_NAME), value: heap offset */
+};
+#define SOURCE_ANONYMOUS (-1)
+/* A page store of this index, or SOURCE_FILE + index of a description. */
+#define SOURCE_FILE 100000
+
+struct image_op {
+    uint64_t address, length, offset;
+    int32_t kind, source;
+    int32_t protection, flags;
+};
+
+/* ---- processes ---- */
+
+struct image_action {
+    int32_t signal, pad;
+    uint64_t handler, flags, restorer, mask;
+};
+
+struct image_timer { /* a POSIX timer */
+    int32_t id, clock, notify, signal;
+    uint64_t value;
+    int32_t thread, overrun;
+    int64_t remaining[2], interval[2];
+};
+
+struct image_signal { /* one pending signal */
+    int32_t tid;      /* 0: of the process */
+    int32_t pad;
+    uint8_t info[128];
+};
+
+enum sleep_kind { SLEEP_NONE, SLEEP_NANOSLEEP, SLEEP_POLL };
+
+struct image_thread {
+    int32_t tid;
+    int32_t process;
+    char name[16];
+    arch_registers registers;
+    struct span extended; /* xstate */
+    uint64_t mask;
+    uint64_t tid_address;
+    uint64_t robust_list, robust_length;
+    uint64_t rseq;
+    uint32_t rseq_size, rseq_signature;
+    uint64_t stack_base, stack_size;
+    int32_t stack_flags;
+    int32_t sleep; /* enum sleep_kind: how the interrupted call goes on with the time it had left */
+    int64_t sleep_left; /* ns */
+    int32_t policy, priority, nice, io_priority;
+    uint64_t affinity[16];
+    uint64_t timer_slack;
+};
+
+enum process_state { PROCESS_LIVE, PROCESS_STOPPED, PROCESS_ZOMBIE };
+
+#define IMAGE_RLIMITS 16
+
+struct image_process {
+    int32_t pid, parent, group, session;
+    int32_t state, exit_code, exit_signal;
+    int32_t terminal;      /* index of its controlling pty description, or IMAGE_NONE */
+    int32_t terminal_group;
+    char name[16];
+    uint32_t uid[4], gid[4];
+    struct span groups;
+    uint64_t capabilities[5]; /* inheritable, permitted, effective, bounding, ambient */
+    uint32_t umask, personality;
+    int32_t dumpable, parent_death_signal, keep_capabilities, subreaper, no_thp, oom_score;
+    int32_t confined; /* has our seccomp filter */
+    int32_t directory; /* description index of its working directory */
+    int32_t executable; /* description index */
+    struct prctl_mm_map layout; /* auxv points nowhere; see auxv */
+    struct span auxv;
+    uint64_t vdso;      /* where its data pages begin, 0 for none */
+    uint64_t vdso_code; /* where its code begins */
+    uint64_t hole, hole_size; /* an address range free in it, for the restorer */
+    uint64_t limits[IMAGE_RLIMITS][2];
+    int64_t interval_timer[3][4]; /* interval s, us, value s, us */
+    int32_t first_thread, thread_count;
+    int32_t first_op, op_count;
+    int32_t first_action, action_count;
+    int32_t first_timer, timer_count;
+    int32_t first_descriptor, descriptor_count;
+    int32_t first_signal, signal_count;
+};
+
+/* ---- descriptors ---- */
+
+enum description_kind {
+    KIND_FILE, /* by path: regular, directory, device, FIFO by name, /proc */
+    KIND_GHOST, /* a regular file without a name */
+    KIND_PIPE,
+    KIND_SHARED, /* memfd, shared anonymous memory, POSIX shared memory */
+    KIND_EVENTFD,
+    KIND_TIMERFD,
+    KIND_SIGNALFD,
+    KIND_EPOLL,
+    KIND_PIDFD,
+    KIND_PTY_MASTER,
+    KIND_PTY_SLAVE,
+    KIND_SOCKET,
+};
+
+struct image_description {
+    int32_t kind;
+    int32_t flags; /* as F_GETFL */
+    int64_t position;
+    struct span path;   /* NUL-terminated */
+    struct span data;   /* by kind */
+    int32_t object;     /* index in the table of its kind: pipes, shared, ptys, sockets */
+    int32_t owner;      /* F_SETOWN pid, 0 for none */
+    int32_t owner_signal;
+    int32_t holder, holder_fd; /* pid and fd of who held it when found; an epoll is filled there */
+    int32_t copy_up; /* written in the workspace and mapped shared: must be in the upper layer before it is mapped */
+    int32_t pad;
+};
+
+struct image_descriptor {
+    int32_t fd, description, close_on_exec, pad;
+};
+
+enum lock_kind { LOCK_POSIX, LOCK_OFD, LOCK_FLOCK };
+
+struct image_lock {
+    int32_t process, fd, description, kind; /* process index and its fd for POSIX locks, else a description */
+    int32_t exclusive, pad;
+    int64_t start, length; /* 0: to the end, whatever that becomes */
+};
+
+struct image_watch { /* what an epoll watches; in its description's data */
+    int32_t fd;
+    uint32_t events;
+    uint64_t data;
+};
+
+struct image_pipe {
+    uint64_t inode;
+    int32_t capacity;
+    int32_t named; /* a FIFO that has a name: path of its descriptions */
+    struct span content;
+};
+
+enum shared_kind { SHARED_MEMFD, SHARED_ANONYMOUS, SHARED_NAMED, SHARED_UNLINKED };
+
+struct image_shared {
+    uint64_t size;
+    int32_t seals, kind;
+    struct span name; /* of a memfd, or a path below /dev/shm */
+    struct span runs; /* struct image_run[], in the newest page store */
+    uint32_t mode, uid, gid;
+    int32_t store;
+};
+
+struct image_run {
+    uint64_t offset, length, store_offset;
+};
+
+struct image_pty {
+    int32_t index;
+    int32_t locked, packet_mode;
+    uint8_t settings[64]; /* struct termios2 */
+    uint16_t window[4];
+    struct span to_slave, to_master; /* queued bytes */
+};
+
+struct image_socket {
+    int32_t domain, type, protocol;
+    int32_t state; /* enum socket_state in socket.c */
+    int32_t backlog;
+    int32_t peer;  /* description index of the other end, or IMAGE_NONE */
+    int32_t listener; /* a pair's server side: description of the listener it came through */
+    int32_t shut; /* bit 0: receive, bit 1: send */
+    struct span name, peer_name; /* sockaddr */
+    struct span options; /* array of {level, name, length, value[64]} */
+    struct span queue; /* uint64 length, bytes; repeated */
+    uint32_t mode, uid, gid;
+    int32_t named; /* bound to a path */
+};
+
+struct image_option {
+    int32_t level, name, length, pad;
+    uint8_t value[64];
+};
+
+/* ---- pid 1's own ---- */
+
+struct image_session {
+    int32_t kind, pid, command, terminal; /* descriptions, or IMAGE_NONE */
+    int32_t running, last_status; /* call index */
+    struct span cwd, exports;
+};
+
+struct image_call {
+    uint64_t id;
+    int32_t kind, state, pid, mark;
+    int32_t stream[3], silent_stdin; /* descriptions, or IMAGE_NONE */
+    int32_t exit_status, merged;
+    uint64_t limit;
+    struct span output[3], text, status;
+    uint64_t total[3];
+};
+
+/* ---- the whole ---- */
+
+enum table {
+    TABLE_PROCESS,
+    TABLE_THREAD,
+    TABLE_OP,
+    TABLE_ACTION,
+    TABLE_TIMER,
+    TABLE_SIGNAL,
+    TABLE_DESCRIPTION,
+    TABLE_DESCRIPTOR,
+    TABLE_PIPE,
+    TABLE_SHARED,
+    TABLE_PTY,
+    TABLE_SOCKET,
+    TABLE_LOCK,
+    TABLE_SESSION,
+    TABLE_CALL,
+    TABLE_HEAP,
+    TABLE_COUNT,
+};
+
+struct image_header {
+    uint64_t magic, size;
+    struct {
+        uint64_t offset, count;
+    } table[TABLE_COUNT]; /* offsets from the start; count is of records, of bytes for the heap */
+    uint32_t store_count;
+    int32_t last_pid;
+    uint64_t next_call;
+    uint32_t generation, pad;
+};
+
+static inline void *image_at(const struct image_header *header, enum table table) {
+    return (uint8_t *)header + header->table[table].offset;
+}
+#define IMAGE_PROCESS(h, i) ((struct image_process *)image_at(h, TABLE_PROCESS) + (i))
+#define IMAGE_THREAD(h, i) ((struct image_thread *)image_at(h, TABLE_THREAD) + (i))
+#define IMAGE_OP(h, i) ((struct image_op *)image_at(h, TABLE_OP) + (i))
+#define IMAGE_DESCRIPTION(h, i) ((struct image_description *)image_at(h, TABLE_DESCRIPTION) + (i))
+#define IMAGE_DESCRIPTOR(h, i) ((struct image_descriptor *)image_at(h, TABLE_DESCRIPTOR) + (i))
+#define IMAGE_PIPE(h, i) ((struct image_pipe *)image_at(h, TABLE_PIPE) + (i))
+#define IMAGE_SHARED(h, i) ((struct image_shared *)image_at(h, TABLE_SHARED) + (i))
+#define IMAGE_PTY(h, i) ((struct image_pty *)image_at(h, TABLE_PTY) + (i))
+#define IMAGE_SOCKET(h, i) ((struct image_socket *)image_at(h, TABLE_SOCKET) + (i))
+#define IMAGE_LOCK(h, i) ((struct image_lock *)image_at(h, TABLE_LOCK) + (i))
+#define IMAGE_HEAP(h, s) ((uint8_t *)image_at(h, TABLE_HEAP) + (s).offset)
+
+#endif

@@ -1,0 +1,448 @@
+/*
+ * Memory: what a process has mapped becomes a list of operations that map it again. Pages that differ from what lies
+ * below them go into the new page store, once; forks map them privately from there. Pages that came from a store and were
+ * not written since are still the store's: they are named, not copied, so that a seal costs what was written.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "common/pagemap.h"
+#include "fork/blobs.h"
+#include "fork/capture.h"
+
+#define BOUNCE (512u << 10)
+/* Written pages inside a file mapping: from this many in a row on, a mapping is cheaper for every fork than a copy. */
+#define FILE_RUN_MAPPED 4
+/* A gap of clean pages inside a written region is shared too: below this, one mapping spans it. */
+#define ANON_GAP_PAGES 32
+#define STORE_GAP_PAGES 4
+#define PIECES_MOST 256
+
+/* ---- the map of a process ---- */
+
+void mappings_deinit(struct mappings *mappings) {
+    buffer_deinit(&mappings->text);
+    free(mappings->list);
+    *mappings = (struct mappings){0};
+}
+
+static char classify(const struct capture *capture, struct mapping *mapping) {
+    const char *path = mapping->path;
+    if (*path == '[') {
+        if (!strcmp(path, "[stack]"))
+            return 's';
+        if (!strcmp(path, "[vdso]"))
+            return 'v';
+        if (!strcmp(path, "[heap]") || !strncmp(path, "[anon:", 6))
+            return 'a';
+        return !strncmp(path, "[anon_shmem", 11) ? 'f' : 'x';
+    }
+    if (!mapping->inode)
+        return *path ? 'x' : 'a';
+    for (int i = 0; i < capture->store_count; i++)
+        if (capture->stores[i].inode == mapping->inode && !strncmp(path, "/memfd:bunshin-pages", 20)) {
+            mapping->store = i;
+            return 'p';
+        }
+    return 'f';
+}
+
+struct bunshin_error *mappings_read(struct capture *capture, pid_t pid, struct mappings *ret) {
+    char path[32];
+    *ret = (struct mappings){0};
+    snprintf(path, sizeof path, "%d/maps", pid);
+    if (!procfs_read(capture->init->proc, path, &ret->text))
+        return bunshin_error_new(BUNSHIN_ERROR_FORK, ESRCH, "cannot read the memory map of pid %d", pid);
+    size_t lines = 0;
+    for (const uint8_t *at = ret->text.data; at && (at = (const uint8_t *)strchr((const char *)at, '\n')); at++)
+        lines++;
+    ret->list = calloc(lines + 1, sizeof *ret->list);
+    if (!ret->list) {
+        mappings_deinit(ret);
+        return bunshin_error_no_memory();
+    }
+    for (char *line = (char *)ret->text.data, *end; line && *line; line = end + 1) {
+        if (!(end = strchr(line, '\n')))
+            break;
+        *end = '\0';
+        struct mapping *mapping = &ret->list[ret->count];
+        char *at = line;
+        mapping->start = strtoull(at, &at, 16);
+        mapping->end = strtoull(at + 1, &at, 16);
+        at++;
+        mapping->protection = (at[0] == 'r' ? PROT_READ : 0) | (at[1] == 'w' ? PROT_WRITE : 0) | (at[2] == 'x' ? PROT_EXEC : 0);
+        mapping->shared = at[3] == 's';
+        mapping->offset = strtoull(at + 5, &at, 16);
+        unsigned major = (unsigned)strtoul(at + 1, &at, 16);
+        mapping->device = major << 20 | (unsigned)strtoul(at + 1, &at, 16);
+        mapping->inode = strtoull(at + 1, &at, 10);
+        while (*at == ' ')
+            at++;
+        size_t length = strlen(at);
+        if (length > 10 && !strcmp(at + length - 10, " (deleted)")) {
+            mapping->deleted = true;
+            at[length - 10] = '\0';
+        }
+        mapping->path = at;
+        mapping->kind = classify(capture, mapping);
+        if (mapping->kind == 'v')
+            ret->vdso = mapping->start;
+        if ((mapping->kind == 'v' || !strncmp(at, "[vvar", 5)) && !ret->vdso_base)
+            ret->vdso_base = mapping->start;
+        ret->count++;
+    }
+    return NULL;
+}
+
+/* ---- pages that differ from what is mapped below them ---- */
+
+struct run {
+    uint64_t start, end;
+};
+
+struct runs {
+    struct buffer buffer;
+};
+
+#define RUN(r, i) ((struct run *)(void *)(r)->buffer.data)[i]
+#define RUN_COUNT(r) ((r)->buffer.size / sizeof(struct run))
+
+static struct bunshin_error *add_run(struct runs *runs, uint64_t start, uint64_t end) {
+    size_t count = RUN_COUNT(runs);
+    if (count && RUN(runs, count - 1).end == start) {
+        RUN(runs, count - 1).end = end;
+        return NULL;
+    }
+    struct run run = {start, end};
+    return buffer_append(&runs->buffer, &run, sizeof run);
+}
+
+static struct bunshin_error *scan_with_ioctl(int pagemap, struct runs *ret, bool *ret_unsupported) {
+    static struct pagemap_region regions[2048];
+    struct pagemap_scan scan = {
+        .size = sizeof scan,
+        .start = 0,
+        .end = ARCH_TASK_END,
+        .vec = (uint64_t)(uintptr_t)regions,
+        .vec_len = sizeof regions / sizeof *regions,
+        .category_inverted = PAGEMAP_FILE | PAGEMAP_ZERO,
+        .category_mask = PAGEMAP_FILE | PAGEMAP_ZERO,
+        .category_anyof_mask = PAGEMAP_PRESENT | PAGEMAP_SWAPPED,
+        .return_mask = PAGEMAP_PRESENT,
+    };
+    while (scan.start < scan.end) {
+        int found = ioctl(pagemap, PAGEMAP_SCAN_IOCTL, &scan);
+        if (found < 0) {
+            if (errno == ENOTTY || errno == EINVAL) {
+                *ret_unsupported = true;
+                return NULL;
+            }
+            return bunshin_error_os("cannot scan pages");
+        }
+        for (int i = 0; i < found; i++)
+            TRY(add_run(ret, regions[i].start, regions[i].end));
+        if (scan.walk_end <= scan.start)
+            break;
+        scan.start = scan.walk_end;
+    }
+    return NULL;
+}
+
+/* Before Linux 6.7: one word a page. Zero pages cannot be told apart there and are stored like others. */
+static struct bunshin_error *scan_by_reading(int pagemap, const struct mappings *mappings, struct runs *ret) {
+    static uint64_t words[8192];
+    for (size_t m = 0; m < mappings->count; m++) {
+        const struct mapping *mapping = &mappings->list[m];
+        if (mapping->kind == 'v' || mapping->kind == 'x' || mapping->shared)
+            continue;
+        for (uint64_t at = mapping->start; at < mapping->end;) {
+            uint64_t pages = (mapping->end - at) / ARCH_PAGE;
+            if (pages > sizeof words / sizeof *words)
+                pages = sizeof words / sizeof *words;
+            ssize_t got = pread(pagemap, words, pages * 8, (off_t)(at / ARCH_PAGE * 8));
+            if (got <= 0)
+                return bunshin_error_os("cannot read pagemap");
+            for (ssize_t i = 0; i < got / 8; i++, at += ARCH_PAGE)
+                if (words[i] >> 62 && !(words[i] >> 61 & 1))
+                    TRY(add_run(ret, at, at + ARCH_PAGE));
+        }
+    }
+    return NULL;
+}
+
+static struct bunshin_error *scan_pages(struct capture *capture, pid_t pid, const struct mappings *mappings, struct runs *ret) {
+    char path[32];
+    snprintf(path, sizeof path, "%d/pagemap", pid);
+    int pagemap = openat(capture->init->proc, path, O_RDONLY | O_CLOEXEC);
+    if (pagemap < 0)
+        return bunshin_error_os("cannot open the page map of pid %d", pid);
+    bool unsupported = false;
+    struct bunshin_error *error = scan_with_ioctl(pagemap, ret, &unsupported);
+    if (!error && unsupported)
+        error = scan_by_reading(pagemap, mappings, ret);
+    close(pagemap);
+    return error;
+}
+
+/* ---- the page store ---- */
+
+uint64_t store_reserve(struct capture *capture, uint64_t length) {
+    uint64_t at = capture->store_end;
+    capture->store_end += (length + ARCH_PAGE - 1) & ~(ARCH_PAGE - 1);
+    return at;
+}
+
+struct bunshin_error *store_write(struct capture *capture, const void *data, size_t size, uint64_t at) {
+    int fd = capture->stores[capture->store_count - 1].fd;
+    for (size_t done = 0; done < size;) {
+        ssize_t put = pwrite(fd, (const uint8_t *)data + done, size - done, (off_t)(at + done));
+        if (put <= 0)
+            return bunshin_error_os("cannot write %zu bytes to the page store", size);
+        done += (size_t)put;
+    }
+    capture->bytes_copied += size;
+    return NULL;
+}
+
+struct bunshin_error *store_copy(struct capture *capture, pid_t pid, uint64_t address, uint64_t length, uint64_t at) {
+    if (!capture->bounce.size)
+        TRY(buffer_extend(&capture->bounce, BOUNCE, NULL));
+    for (uint64_t done = 0; done < length;) {
+        uint64_t part = length - done < BOUNCE ? length - done : BOUNCE;
+        TRY(tracee_read(pid, address + done, capture->bounce.data, part));
+        TRY(store_write(capture, capture->bounce.data, part, at + done));
+        done += part;
+    }
+    return NULL;
+}
+
+/* ---- operations ---- */
+
+static struct bunshin_error *add_op(struct capture *capture, enum op_kind kind, uint64_t address, uint64_t length, int source,
+                                    uint64_t offset, int protection, int flags) {
+    struct image_op op = {address, length, offset, kind, source, protection, flags};
+    return capture_add(capture, TABLE_OP, &op, sizeof op, NULL);
+}
+
+#define PRIVATE (MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE)
+
+/* Runs inside [start, end), with gaps up to `gap` closed; more than PIECES_MOST pieces close wider gaps. */
+static struct bunshin_error *pieces(const struct runs *runs, size_t *cursor, uint64_t start, uint64_t end, uint64_t gap,
+                                    struct runs *ret) {
+    while (*cursor < RUN_COUNT(runs) && RUN(runs, *cursor).end <= start)
+        (*cursor)++;
+    for (;; gap *= 4) {
+        ret->buffer.size = 0;
+        for (size_t i = *cursor; i < RUN_COUNT(runs) && RUN(runs, i).start < end; i++) {
+            uint64_t from = RUN(runs, i).start > start ? RUN(runs, i).start : start;
+            uint64_t to = RUN(runs, i).end < end ? RUN(runs, i).end : end;
+            size_t count = RUN_COUNT(ret);
+            if (count && from - RUN(ret, count - 1).end <= gap)
+                RUN(ret, count - 1).end = to;
+            else
+                TRY(add_run(ret, from, to));
+        }
+        if (RUN_COUNT(ret) <= PIECES_MOST)
+            return NULL;
+    }
+}
+
+/* Copies the written pages of a piece to where they stand in the store; a hole there reads as the zeros it stands for. */
+static struct bunshin_error *copy_runs(struct capture *capture, pid_t pid, const struct runs *runs, size_t cursor, uint64_t start,
+                                       uint64_t end, uint64_t at) {
+    for (size_t i = cursor; i < RUN_COUNT(runs) && RUN(runs, i).start < end; i++) {
+        uint64_t from = RUN(runs, i).start > start ? RUN(runs, i).start : start;
+        uint64_t to = RUN(runs, i).end < end ? RUN(runs, i).end : end;
+        if (from < to)
+            TRY(store_copy(capture, pid, from, to - from, at + (from - start)));
+    }
+    return NULL;
+}
+
+static struct bunshin_error *map_anonymous(struct capture *capture, pid_t pid, const struct mapping *mapping, const struct runs *runs,
+                                           size_t *cursor, struct runs *scratch) {
+    int store = capture->store_count - 1;
+    TRY(pieces(runs, cursor, mapping->start, mapping->end, ANON_GAP_PAGES * ARCH_PAGE, scratch));
+    uint64_t at = mapping->start;
+    for (size_t i = 0; i < RUN_COUNT(scratch); i++) {
+        struct run piece = RUN(scratch, i);
+        if (piece.start > at)
+            TRY(add_op(capture, OP_MAP, at, piece.start - at, SOURCE_ANONYMOUS, 0, mapping->protection, PRIVATE | MAP_ANONYMOUS));
+        uint64_t offset = store_reserve(capture, piece.end - piece.start);
+        TRY(copy_runs(capture, pid, runs, *cursor, piece.start, piece.end, offset));
+        TRY(add_op(capture, OP_MAP, piece.start, piece.end - piece.start, store, offset, mapping->protection, PRIVATE));
+        at = piece.end;
+    }
+    if (at < mapping->end)
+        TRY(add_op(capture, OP_MAP, at, mapping->end - at, SOURCE_ANONYMOUS, 0, mapping->protection, PRIVATE | MAP_ANONYMOUS));
+    return NULL;
+}
+
+static struct bunshin_error *map_store(struct capture *capture, pid_t pid, const struct mapping *mapping, const struct runs *runs,
+                                       size_t *cursor, struct runs *scratch) {
+    int store = capture->store_count - 1;
+    TRY(pieces(runs, cursor, mapping->start, mapping->end, STORE_GAP_PAGES * ARCH_PAGE, scratch));
+    uint64_t at = mapping->start;
+    for (size_t i = 0; i <= RUN_COUNT(scratch); i++) {
+        uint64_t until = i < RUN_COUNT(scratch) ? RUN(scratch, i).start : mapping->end;
+        if (until > at) {
+            TRY(add_op(capture, OP_MAP, at, until - at, mapping->store, mapping->offset + (at - mapping->start), mapping->protection, PRIVATE));
+            capture->bytes_shared += until - at;
+        }
+        if (i == RUN_COUNT(scratch))
+            break;
+        struct run piece = RUN(scratch, i);
+        uint64_t offset = store_reserve(capture, piece.end - piece.start);
+        TRY(store_copy(capture, pid, piece.start, piece.end - piece.start, offset)); /* gaps hold the older store's pages */
+        TRY(add_op(capture, OP_MAP, piece.start, piece.end - piece.start, store, offset, mapping->protection, PRIVATE));
+        at = piece.end;
+    }
+    return NULL;
+}
+
+static struct bunshin_error *map_stack(struct capture *capture, pid_t pid, const struct mapping *mapping, const struct runs *runs,
+                                       size_t *cursor, struct runs *scratch) {
+    int store = capture->store_count - 1;
+    TRY(add_op(capture, OP_MAP, mapping->start, mapping->end - mapping->start, SOURCE_ANONYMOUS, 0, mapping->protection,
+               PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN));
+    TRY(pieces(runs, cursor, mapping->start, mapping->end, 0, scratch));
+    for (size_t i = 0; i < RUN_COUNT(scratch); i++) {
+        struct run piece = RUN(scratch, i);
+        uint64_t offset = store_reserve(capture, piece.end - piece.start);
+        TRY(store_copy(capture, pid, piece.start, piece.end - piece.start, offset));
+        TRY(add_op(capture, OP_COPY, piece.start, piece.end - piece.start, store, offset, 0, 0));
+    }
+    return NULL;
+}
+
+static struct bunshin_error *map_file(struct capture *capture, pid_t pid, const struct mapping *mapping, int source,
+                                      const struct runs *runs, size_t *cursor, struct runs *scratch) {
+    int store = capture->store_count - 1;
+    int flags = (mapping->shared ? MAP_SHARED : MAP_PRIVATE) | MAP_FIXED | MAP_NORESERVE;
+    scratch->buffer.size = 0;
+    if (!mapping->shared)
+        TRY(pieces(runs, cursor, mapping->start, mapping->end, 0, scratch));
+    bool copies = false;
+    for (size_t i = 0; i < RUN_COUNT(scratch); i++)
+        copies |= (RUN(scratch, i).end - RUN(scratch, i).start) / ARCH_PAGE < FILE_RUN_MAPPED;
+    int protection = mapping->protection | (copies ? PROT_WRITE : 0);
+    TRY(add_op(capture, OP_MAP, mapping->start, mapping->end - mapping->start, source, mapping->offset, protection, flags));
+    for (size_t i = 0; i < RUN_COUNT(scratch); i++) {
+        struct run piece = RUN(scratch, i);
+        uint64_t length = piece.end - piece.start, offset = store_reserve(capture, length);
+        TRY(store_copy(capture, pid, piece.start, length, offset));
+        bool mapped = length / ARCH_PAGE >= FILE_RUN_MAPPED;
+        TRY(add_op(capture, mapped ? OP_MAP : OP_COPY, piece.start, length, store, offset, mapping->protection, PRIVATE));
+    }
+    if (protection != mapping->protection)
+        TRY(add_op(capture, OP_PROTECT, mapping->start, mapping->end - mapping->start, 0, 0, mapping->protection, 0));
+    return NULL;
+}
+
+/* A private mapping of a file that has no name any more: what can be read of it, page by page. */
+static struct bunshin_error *map_deleted(struct capture *capture, pid_t pid, const struct mapping *mapping) {
+    uint64_t length = mapping->end - mapping->start, offset = store_reserve(capture, length);
+    uint8_t page[ARCH_PAGE];
+    for (uint64_t at = 0; at < length; at += ARCH_PAGE) {
+        struct bunshin_error *error = tracee_read(pid, mapping->start + at, page, sizeof page);
+        if (error) {
+            bunshin_error_destroy(error); /* beyond the end of the file: it had no content there either */
+            break;
+        }
+        TRY(store_write(capture, page, sizeof page, offset + at));
+    }
+    return add_op(capture, OP_MAP, mapping->start, length, capture->store_count - 1, offset, mapping->protection, PRIVATE);
+}
+
+static bool is_memory_object(const struct mapping *mapping) {
+    const char *path = mapping->path;
+    return !strncmp(path, "/memfd:", 7) || !strncmp(path, "[anon_shmem", 11) || !strncmp(path, "/SYSV", 5) ||
+           !strncmp(path, "/dev/shm/", 9) || (!strncmp(path, "/dev/zero", 9) && mapping->deleted);
+}
+
+/* An address range that is free in the process, for the restorer. */
+static struct bunshin_error *find_hole(const struct mappings *mappings, uint64_t size, struct image_process *process) {
+    /* Away from where an executable at a fixed address, its heap, and libraries and stacks usually are. */
+    uint64_t at = 0x200000000ull;
+    for (size_t i = 0; i < mappings->count; i++) {
+        if (mappings->list[i].end <= at)
+            continue;
+        if (mappings->list[i].start >= at + size + (1 << 20))
+            break;
+        at = ((mappings->list[i].end + 0xfffff) & ~0xfffffull) + (1 << 20);
+    }
+    if (at + size >= 0x7e0000000000ull)
+        return bunshin_error_new(BUNSHIN_ERROR_FORK, ENOMEM, "cannot find %llu free bytes of address space", (unsigned long long)size);
+    process->hole = at;
+    process->hole_size = size;
+    return NULL;
+}
+
+/* ---- the order ---- */
+
+static struct bunshin_error *map_one(struct capture *capture, struct frozen_process *frozen, const struct mapping *mapping,
+                                     struct parasite *parasite, const struct runs *runs, size_t *cursor, struct runs *scratch) {
+    switch (mapping->kind) {
+    case 'a':
+        return map_anonymous(capture, frozen->pid, mapping, runs, cursor, scratch);
+    case 's':
+        return map_stack(capture, frozen->pid, mapping, runs, cursor, scratch);
+    case 'p':
+        return map_store(capture, frozen->pid, mapping, runs, cursor, scratch);
+    case 'f':
+        break;
+    case 'v':
+        return NULL;
+    default:
+        if (!strncmp(mapping->path, "[vvar", 5) || !strcmp(mapping->path, "[vsyscall]"))
+            return NULL;
+        return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a mapping of %.100s", mapping->path);
+    }
+    int32_t description;
+    if (is_memory_object(mapping))
+        TRY(shared_capture_mapping(capture, frozen, mapping, parasite, &description));
+    else if (*mapping->path != '/')
+        return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a mapping of %.100s", mapping->path);
+    else if (mapping->deleted) {
+        if (mapping->shared)
+            return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a shared mapping of a deleted file, %.100s", mapping->path);
+        return map_deleted(capture, frozen->pid, mapping);
+    } else if (!strncmp(mapping->path, "/dev/", 5) && strcmp(mapping->path, "/dev/zero"))
+        return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a mapping of the device %.100s", mapping->path);
+    else
+        TRY(capture_path(capture, frozen, mapping->path, mapping->shared ? O_RDWR : O_RDONLY, &description));
+    return map_file(capture, frozen->pid, mapping, SOURCE_FILE + description, runs, cursor, scratch);
+}
+
+struct bunshin_error *capture_memory(struct capture *capture, struct frozen_process *frozen, const struct mappings *mappings,
+                                     struct parasite *parasite, struct image_process *process) {
+    struct runs runs = {0}, scratch = {0};
+    process->first_op = CAPTURE_COUNT(capture, TABLE_OP, struct image_op);
+    struct bunshin_error *error = scan_pages(capture, frozen->pid, mappings, &runs);
+    size_t cursor = 0;
+    for (size_t i = 0; !error && i < mappings->count; i++) {
+        const struct mapping *mapping = &mappings->list[i];
+        if (mapping->start >= parasite->area && mapping->end <= parasite->area + parasite->size)
+            continue; /* ours, for the moment */
+        error = map_one(capture, frozen, mapping, parasite, &runs, &cursor, &scratch);
+    }
+    buffer_deinit(&runs.buffer);
+    buffer_deinit(&scratch.buffer);
+    if (error)
+        return error;
+    process->op_count = CAPTURE_COUNT(capture, TABLE_OP, struct image_op) - process->first_op;
+    /* Room for the code, the control page, every thread's record and stack; the image itself is mapped there too, and
+     * its size is known only at the end: seal.c adds it. */
+    uint64_t room = ((blob_restorer_size() + ARCH_PAGE - 1) & ~(ARCH_PAGE - 1)) + 16 * ARCH_PAGE +
+                    (uint64_t)frozen->thread_count * (RESTORER_STACK + sizeof(struct restorer_thread)) + (256ull << 20);
+    return find_hole(mappings, (room + ARCH_PAGE - 1) & ~(ARCH_PAGE - 1), process);
+}

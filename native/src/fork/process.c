@@ -1,0 +1,401 @@
+/* What the kernel knows of one process and its threads, apart from memory and descriptors. */
+#define _GNU_SOURCE
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "fork/blobs.h"
+#include "fork/capture.h"
+#include "fork/sleep.h"
+
+#define ALL_SIGNALS (~0ull)
+#define XSTATE_MAX 32768
+
+/* ---- code of ours in a process ---- */
+
+static uint64_t parasite_code_size(void) { return (blob_parasite_size() + ARCH_PAGE - 1) & ~(ARCH_PAGE - 1); }
+
+struct bunshin_error *parasite_enter(struct tracee *leader, uint64_t vdso, struct parasite *ret) {
+    *ret = (struct parasite){.leader = leader, .vdso = vdso};
+    if (!vdso || !tracee_vdso_syscall())
+        return bunshin_error_new(BUNSHIN_ERROR_UNSUPPORTED, 0, "cannot fork: pid %d has no vdso", leader->process);
+    uint64_t args_size = (sizeof(struct parasite_args) + ARCH_PAGE - 1) & ~(ARCH_PAGE - 1);
+    ret->size = parasite_code_size() + args_size + 4 * ARCH_PAGE;
+    ret->args = calloc(1, sizeof *ret->args);
+    if (!ret->args)
+        return bunshin_error_no_memory();
+    leader->changed = true;
+    TRY(tracee_set_mask(leader, ALL_SIGNALS));
+    uint64_t arguments[6] = {0, ret->size, 7 /* read, write, execute */, 0x22 /* private, anonymous */, (uint64_t)-1, 0};
+    int64_t area;
+    TRY(tracee_syscall(leader, vdso, SYS_mmap, arguments, &area));
+    if (area < 0 && area > -4096)
+        return bunshin_error_new(BUNSHIN_ERROR_FORK, (int)-area, "cannot enter pid %d: mmap of %llu bytes failed", leader->process,
+                                 (unsigned long long)ret->size);
+    ret->area = (uint64_t)area;
+    return tracee_write(leader->process, ret->area, blob_parasite(), blob_parasite_size());
+}
+
+struct bunshin_error *parasite_run(struct parasite *parasite, struct tracee *thread) {
+    uint64_t args = parasite->area + parasite_code_size();
+    size_t asked = offsetof(struct parasite_args, resident);
+    size_t answered = parasite->args->task == PARASITE_RESIDENT ? sizeof *parasite->args : asked;
+    thread->changed = true;
+    TRY(tracee_set_mask(thread, ALL_SIGNALS));
+    TRY(tracee_write(thread->process, args, parasite->args, asked));
+    TRY(tracee_run(thread, parasite->area, parasite->area + parasite->size, args));
+    TRY(tracee_read(thread->process, args, parasite->args, answered));
+    if (parasite->args->failed)
+        return bunshin_error_new(BUNSHIN_ERROR_FORK, parasite->args->failed, "thread %d of pid %d cannot be asked: %s", thread->tid,
+                                 thread->process, strerrordesc_np(parasite->args->failed));
+    return NULL;
+}
+
+void parasite_leave(struct parasite *parasite) {
+    if (parasite->area && parasite->leader->state == TRACEE_STOPPED) {
+        uint64_t arguments[6] = {parasite->area, parasite->size};
+        int64_t result;
+        bunshin_error_destroy(tracee_syscall(parasite->leader, parasite->vdso, SYS_munmap, arguments, &result));
+        bunshin_error_destroy(tracee_set_mask(parasite->leader, parasite->leader->mask));
+    }
+    free(parasite->args);
+    parasite->args = NULL;
+}
+
+/* ---- status ---- */
+
+static void read_ids(const char *text, const char *name, uint32_t ret[4]) {
+    const char *at = strstr(text, name);
+    if (at)
+        sscanf(at + strlen(name), " %u %u %u %u", &ret[0], &ret[1], &ret[2], &ret[3]);
+}
+
+static struct bunshin_error *read_status(struct capture *capture, struct frozen_process *frozen, struct image_process *ret,
+                                         uint64_t *ret_caught, uint64_t *ret_ignored, uint64_t *ret_shared_pending) {
+    char path[48];
+    struct buffer text = {0};
+    snprintf(path, sizeof path, "%d/status", frozen->pid);
+    if (!procfs_read(capture->init->proc, path, &text))
+        return bunshin_error_new(BUNSHIN_ERROR_FORK, ESRCH, "cannot read the status of pid %d", frozen->pid);
+    const char *status = (const char *)text.data;
+    uint64_t mask = 0, seccomp = 0;
+    read_ids(status, "\nUid:", ret->uid);
+    read_ids(status, "\nGid:", ret->gid);
+    procfs_field(status, "Umask", 8, &mask);
+    ret->umask = (uint32_t)mask;
+    procfs_field(status, "CapInh", 16, &ret->capabilities[0]);
+    procfs_field(status, "CapPrm", 16, &ret->capabilities[1]);
+    procfs_field(status, "CapEff", 16, &ret->capabilities[2]);
+    procfs_field(status, "CapBnd", 16, &ret->capabilities[3]);
+    procfs_field(status, "CapAmb", 16, &ret->capabilities[4]);
+    procfs_field(status, "Seccomp_filters", 10, &seccomp);
+    procfs_field(status, "SigCgt", 16, ret_caught);
+    procfs_field(status, "SigIgn", 16, ret_ignored);
+    procfs_field(status, "ShdPnd", 16, ret_shared_pending);
+    ret->confined = seccomp > 0;
+    struct bunshin_error *error = NULL;
+    const char *groups = strstr(status, "\nGroups:");
+    if (groups) {
+        groups += 8;
+        uint32_t list[1024];
+        size_t count = 0;
+        for (char *end; count < 1024; groups = end) {
+            unsigned long group = strtoul(groups, &end, 10);
+            if (end == groups || strchr(groups, '\n') < end - 1)
+                break;
+            list[count++] = (uint32_t)group;
+        }
+        error = capture_heap(capture, list, sizeof *list * count, &ret->groups);
+    }
+    buffer_deinit(&text);
+    if (!error && seccomp > 1)
+        error = bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a seccomp filter of its own");
+    return error;
+}
+
+static struct bunshin_error *read_limits(struct frozen_process *frozen, struct image_process *ret) {
+    for (int which = 0; which < IMAGE_RLIMITS; which++) {
+        struct rlimit limit;
+        if (prlimit(frozen->pid, (__rlimit_resource_t)which, NULL, &limit) != 0)
+            return bunshin_error_os("cannot read the limits of pid %d", frozen->pid);
+        ret->limits[which][0] = limit.rlim_cur;
+        ret->limits[which][1] = limit.rlim_max;
+    }
+    return NULL;
+}
+
+/* ---- signals ---- */
+
+static struct bunshin_error *read_pending(struct capture *capture, struct tracee *tracee, bool shared) {
+    for (uint64_t at = 0;;) {
+        struct {
+            uint64_t off;
+            uint32_t flags;
+            int32_t nr;
+        } peek = {at, shared ? 1 : 0, 16};
+        siginfo_t infos[16];
+        long got = ptrace(0x4209 /* PTRACE_PEEKSIGINFO */, tracee->tid, &peek, infos);
+        if (got < 0)
+            return bunshin_error_os("cannot read pending signals of thread %d", tracee->tid);
+        if (got == 0)
+            return NULL;
+        for (long i = 0; i < got; i++) {
+            struct image_signal record = {.tid = shared ? 0 : tracee->tid};
+            memcpy(record.info, &infos[i], sizeof infos[i] < sizeof record.info ? sizeof infos[i] : sizeof record.info);
+            TRY(capture_add(capture, TABLE_SIGNAL, &record, sizeof record, NULL));
+        }
+        at += (uint64_t)got;
+    }
+}
+
+static struct bunshin_error *read_timer_ids(struct capture *capture, struct frozen_process *frozen, struct parasite_args *args,
+                                            struct image_timer *ret) {
+    char path[48];
+    struct buffer text = {0};
+    snprintf(path, sizeof path, "%d/timers", frozen->pid);
+    args->timer_count = 0;
+    if (!procfs_read(capture->init->proc, path, &text))
+        return NULL;
+    struct image_timer *timer = NULL;
+    for (char *line = strtok((char *)text.data, "\n"); line; line = strtok(NULL, "\n")) {
+        unsigned long long value;
+        int number;
+        char notify[32];
+        if (sscanf(line, "ID: %d", &number) == 1) {
+            if (args->timer_count >= PARASITE_TIMERS) {
+                buffer_deinit(&text);
+                return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "more than %d POSIX timers", PARASITE_TIMERS);
+            }
+            timer = &ret[args->timer_count];
+            *timer = (struct image_timer){.id = number};
+            args->timer_id[args->timer_count++] = number;
+        } else if (timer && sscanf(line, "signal: %d/%llx", &number, &value) == 2) {
+            timer->signal = number;
+            timer->value = value;
+        } else if (timer && sscanf(line, "notify: %31[^/]/%*[^.].%d", notify, &number) == 2) {
+            timer->notify = !strcmp(notify, "none") ? 1 : !strcmp(notify, "thread") ? 2 : 0;
+            if (strstr(line, "/tid.")) {
+                timer->notify |= 4; /* SIGEV_THREAD_ID */
+                timer->thread = number;
+            }
+        } else if (timer && sscanf(line, "ClockID: %d", &number) == 1)
+            timer->clock = number;
+    }
+    buffer_deinit(&text);
+    return NULL;
+}
+
+/* ---- threads ---- */
+
+static struct bunshin_error *read_thread(struct capture *capture, struct tracee *tracee, struct parasite *parasite, int32_t process) {
+    struct image_thread record = {.tid = tracee->tid, .process = process, .registers = tracee->registers, .mask = tracee->mask};
+    const struct parasite_args *args = parasite->args;
+    static uint8_t extended[XSTATE_MAX];
+    struct iovec area = {extended, sizeof extended};
+    if (ptrace(PTRACE_GETREGSET, tracee->tid, NT_X86_XSTATE, &area) != 0)
+        return bunshin_error_os("cannot read the extended registers of thread %d", tracee->tid);
+    TRY(capture_heap(capture, extended, area.iov_len, &record.extended));
+    record.tid_address = args->tid_address;
+    record.stack_base = args->stack.base;
+    record.stack_size = args->stack.size;
+    record.stack_flags = args->stack.flags;
+    record.timer_slack = args->timer_slack;
+    size_t length;
+    void *list;
+    if (syscall(SYS_get_robust_list, tracee->tid, &list, &length) == 0) {
+        record.robust_list = (uint64_t)list;
+        record.robust_length = length;
+    }
+    struct {
+        uint64_t pointer;
+        uint32_t size, signature, flags, pad;
+    } rseq = {0};
+    if (ptrace(0x420f /* PTRACE_GET_RSEQ_CONFIGURATION */, tracee->tid, sizeof rseq, &rseq) > 0) {
+        record.rseq = rseq.pointer;
+        record.rseq_size = rseq.size;
+        record.rseq_signature = rseq.signature;
+    }
+    struct sched_param parameters = {0};
+    record.policy = sched_getscheduler(tracee->tid);
+    sched_getparam(tracee->tid, &parameters);
+    record.priority = parameters.sched_priority;
+    errno = 0;
+    record.nice = getpriority(PRIO_PROCESS, (id_t)tracee->tid);
+    record.io_priority = (int32_t)syscall(SYS_ioprio_get, 1, tracee->tid);
+    (void)syscall(SYS_sched_getaffinity, tracee->tid, sizeof record.affinity, record.affinity);
+    record.sleep = sleep_left(tracee, &record.sleep_left);
+    char path[64];
+    struct buffer name = {0};
+    snprintf(path, sizeof path, "%d/task/%d/comm", tracee->process, tracee->tid);
+    if (procfs_read(capture->init->proc, path, &name) && name.size) {
+        size_t used = name.size - 1 < 15 ? name.size - 1 : 15;
+        memcpy(record.name, name.data, used);
+    }
+    buffer_deinit(&name);
+    return capture_add(capture, TABLE_THREAD, &record, sizeof record, NULL);
+}
+
+/* ---- the order for one process ---- */
+
+static struct bunshin_error *read_places(struct capture *capture, struct frozen_process *frozen, struct image_process *ret) {
+    char path[48], link[4200];
+    static const char *const names[] = {"cwd", "exe", "root"};
+    int32_t *const targets[] = {&ret->directory, &ret->executable, NULL};
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%d/%s", frozen->pid, names[i]);
+        ssize_t length = readlinkat(capture->init->proc, path, link, sizeof link - 1);
+        if (length < 0)
+            return bunshin_error_os("cannot read %s of pid %d", names[i], frozen->pid);
+        link[length] = '\0';
+        if (!targets[i]) {
+            if (strcmp(link, "/"))
+                return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a root directory of its own, %.200s", link);
+            continue;
+        }
+        TRY(capture_path(capture, frozen, link, i == 0 ? O_PATH | O_DIRECTORY : O_RDONLY, targets[i]));
+    }
+    return NULL;
+}
+
+static struct bunshin_error *read_layout(struct capture *capture, struct frozen_process *frozen, uint64_t brk, struct image_process *ret) {
+    const struct process_stat *stat = &frozen->stat;
+    char path[48];
+    struct buffer auxv = {0};
+    snprintf(path, sizeof path, "%d/auxv", frozen->pid);
+    if (!procfs_read(capture->init->proc, path, &auxv))
+        return bunshin_error_new(BUNSHIN_ERROR_FORK, ESRCH, "cannot read auxv of pid %d", frozen->pid);
+    struct bunshin_error *error = capture_heap(capture, auxv.data, auxv.size, &ret->auxv);
+    buffer_deinit(&auxv);
+    ret->layout = (struct prctl_mm_map){
+        .start_code = stat->start_code,
+        .end_code = stat->end_code,
+        .start_data = stat->start_data,
+        .end_data = stat->end_data,
+        .start_brk = stat->start_brk,
+        .brk = brk,
+        .start_stack = stat->start_stack,
+        .arg_start = stat->arg_start,
+        .arg_end = stat->arg_end,
+        .env_start = stat->env_start,
+        .env_end = stat->env_end,
+        .exe_fd = (uint32_t)-1,
+    };
+    return error;
+}
+
+static struct bunshin_error *capture_zombie(struct capture *capture, struct frozen_process *frozen) {
+    struct image_process record = {
+        .pid = frozen->pid,
+        .parent = frozen->stat.ppid,
+        .group = frozen->stat.pgrp,
+        .session = frozen->stat.session,
+        .state = PROCESS_ZOMBIE,
+        .exit_code = frozen->stat.exit_code,
+        .exit_signal = frozen->stat.exit_signal,
+        .terminal = IMAGE_NONE,
+    };
+    memcpy(record.name, frozen->stat.comm, sizeof record.name);
+    return capture_add(capture, TABLE_PROCESS, &record, sizeof record, NULL);
+}
+
+struct bunshin_error *capture_process(struct capture *capture, struct frozen_process *frozen) {
+    if (frozen->zombie)
+        return capture_zombie(capture, frozen);
+    struct tracee *leader = &capture->frozen->threads[frozen->first_thread];
+    const struct process_stat *stat = &frozen->stat;
+    struct image_process record = {
+        .pid = frozen->pid,
+        .parent = stat->ppid,
+        .group = stat->pgrp,
+        .session = stat->session,
+        .state = leader->group_stopped ? PROCESS_STOPPED : PROCESS_LIVE,
+        .exit_signal = stat->exit_signal,
+        .terminal = IMAGE_NONE,
+        .terminal_group = stat->tty_pgrp,
+        .thread_count = (int32_t)frozen->thread_count,
+        .first_thread = CAPTURE_COUNT(capture, TABLE_THREAD, struct image_thread),
+        .first_action = CAPTURE_COUNT(capture, TABLE_ACTION, struct image_action),
+        .first_timer = CAPTURE_COUNT(capture, TABLE_TIMER, struct image_timer),
+        .first_signal = CAPTURE_COUNT(capture, TABLE_SIGNAL, struct image_signal),
+    };
+    int32_t index = CAPTURE_COUNT(capture, TABLE_PROCESS, struct image_process);
+    if (stat->tty)
+        record.terminal = stat->tty; /* a device number for now; descriptor.c knows the pty once all are seen */
+    uint64_t caught = 0, ignored = 0, pending = 0;
+    memcpy(record.name, stat->comm, sizeof record.name);
+    TRY(read_status(capture, frozen, &record, &caught, &ignored, &pending));
+    TRY(read_limits(frozen, &record));
+    TRY(read_places(capture, frozen, &record));
+
+    struct mappings mappings;
+    TRY(mappings_read(capture, frozen->pid, &mappings));
+    struct parasite parasite = {0};
+    struct image_timer timers[PARASITE_TIMERS];
+    struct bunshin_error *error = parasite_enter(leader, mappings.vdso, &parasite);
+    if (!error) {
+        parasite.args->task = PARASITE_PROCESS;
+        parasite.args->signals = caught | ignored;
+        error = read_timer_ids(capture, frozen, parasite.args, timers);
+    }
+    if (!error)
+        error = parasite_run(&parasite, leader);
+    if (!error) {
+        const struct parasite_args *args = parasite.args;
+        record.dumpable = args->dumpable;
+        record.parent_death_signal = args->parent_death_signal;
+        record.keep_capabilities = args->keep_capabilities;
+        record.subreaper = args->subreaper;
+        record.no_thp = args->no_thp;
+        memcpy(record.interval_timer, args->interval_timer, sizeof record.interval_timer);
+        error = read_layout(capture, frozen, args->brk, &record);
+        for (int signal = 1; !error && signal <= 64; signal++)
+            if (args->signals >> (signal - 1) & 1) {
+                struct image_action action = {signal, 0, args->action[signal].handler, args->action[signal].flags,
+                                              args->action[signal].restorer, args->action[signal].mask};
+                error = capture_add(capture, TABLE_ACTION, &action, sizeof action, NULL);
+                record.action_count++;
+            }
+        for (int i = 0; !error && i < args->timer_count; i++) {
+            memcpy(timers[i].interval, args->timer[i], 16);
+            memcpy(timers[i].remaining, args->timer[i] + 2, 16);
+            timers[i].overrun = args->timer_overrun[i];
+            error = capture_add(capture, TABLE_TIMER, &timers[i], sizeof timers[i], NULL);
+            record.timer_count++;
+        }
+    }
+    if (!error && pending)
+        error = read_pending(capture, leader, true);
+    for (size_t i = 0; !error && i < frozen->thread_count; i++) {
+        struct tracee *tracee = &capture->frozen->threads[frozen->first_thread + i];
+        if (i) {
+            parasite.args->task = PARASITE_THREAD;
+            error = parasite_run(&parasite, tracee);
+        }
+        if (!error)
+            error = read_thread(capture, tracee, &parasite, index);
+        if (!error)
+            error = read_pending(capture, tracee, false);
+    }
+    record.signal_count = CAPTURE_COUNT(capture, TABLE_SIGNAL, struct image_signal) - record.first_signal;
+    if (!error)
+        error = capture_memory(capture, frozen, &mappings, &parasite, &record);
+    parasite_leave(&parasite);
+    record.vdso = mappings.vdso_base;
+    record.vdso_code = mappings.vdso;
+    mappings_deinit(&mappings);
+    if (!error)
+        error = capture_descriptors(capture, frozen, &record);
+    if (!error)
+        error = capture_add(capture, TABLE_PROCESS, &record, sizeof record, NULL);
+    return error;
+}

@@ -1,0 +1,51 @@
+/*
+ * What a rebuild shares. pid 1 of the new workspace makes every open file description itself, at descriptors from
+ * description_base on; the processes are cloned from it, inherit them all, and put each where it belongs. So whatever was
+ * shared is shared again, without passing descriptors around.
+ */
+#ifndef BUNSHIN_FORK_REBUILD_H
+#define BUNSHIN_FORK_REBUILD_H
+
+#include "common/procfs.h"
+#include "fork/blob_args.h"
+#include "fork/image.h"
+#include "init/init.h"
+
+struct rebuild {
+    struct init *init;
+    struct image_header *image;
+    int image_fd;
+    int base;             /* the first descriptor number no process uses */
+    int store_base;       /* page stores */
+    int description_base; /* descriptions, by index */
+    bool *made;           /* which descriptions are there */
+    struct rebuild_control *control;
+    int fault;            /* enum restorer_step to fail, for tests */
+};
+
+static inline int rebuild_fd(const struct rebuild *rebuild, int32_t description) { return rebuild->description_base + description; }
+/* Puts a descriptor where description `index` belongs, with its flags, position and owner; closes `fd`. */
+struct bunshin_error *rebuild_place(struct rebuild *rebuild, int32_t index, int fd) MUST_CHECK;
+/* Sets the status flags that can be set later (append, non-blocking, direct, …). */
+void rebuild_set_flags(int fd, int flags);
+
+struct bunshin_error *file_rebuild(struct rebuild *rebuild, int32_t index) MUST_CHECK;
+struct bunshin_error *pipe_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
+struct bunshin_error *anonymous_rebuild(struct rebuild *rebuild, int32_t index) MUST_CHECK;
+struct bunshin_error *pty_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
+struct bunshin_error *socket_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
+struct bunshin_error *shared_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
+struct bunshin_error *own_rebuild(struct rebuild *rebuild) MUST_CHECK;
+
+/* In a stub, once its descriptors are in place. Return 0 or an errno. */
+int anonymous_fill_epoll(struct rebuild *rebuild, const struct image_process *process);
+int anonymous_open_pidfds(struct rebuild *rebuild, const struct image_process *process);
+int pty_take_control(struct rebuild *rebuild, const struct image_process *process);
+int pty_set_foreground(struct rebuild *rebuild, const struct image_process *process);
+
+/* tree.c: clones every process, in its place; returns when all are parked. */
+struct bunshin_error *tree_rebuild(struct rebuild *rebuild) MUST_CHECK;
+/* finish.c: gives every parked thread its registers and lets all go. */
+struct bunshin_error *finish_rebuild(struct rebuild *rebuild) MUST_CHECK;
+
+#endif

@@ -1,0 +1,206 @@
+/*
+ * The order of a seal: freeze, capture each process, connect what belongs together, write the image. What is captured goes
+ * into tables that grow; the image is their concatenation.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fork/capture.h"
+#include "fork/described.h"
+#include "fork/fork.h"
+
+static const size_t record_size[TABLE_COUNT] = {
+    sizeof(struct image_process),     sizeof(struct image_thread),     sizeof(struct image_op),
+    sizeof(struct image_action),      sizeof(struct image_timer),      sizeof(struct image_signal),
+    sizeof(struct image_description), sizeof(struct image_descriptor), sizeof(struct image_pipe),
+    sizeof(struct image_shared),      sizeof(struct image_pty),        sizeof(struct image_socket),
+    sizeof(struct image_lock),        sizeof(struct image_session),    sizeof(struct image_call),
+    1,
+};
+
+/* ---- tables ---- */
+
+struct bunshin_error *capture_add(struct capture *capture, enum table table, const void *record, size_t size, int32_t *ret) {
+    if (ret)
+        *ret = (int32_t)(capture->table[table].size / record_size[table]);
+    return buffer_append(&capture->table[table], record, size);
+}
+
+struct bunshin_error *capture_heap(struct capture *capture, const void *data, size_t size, struct span *ret) {
+    struct buffer *heap = &capture->table[TABLE_HEAP];
+    if (heap->size % 16)
+        TRY(buffer_extend(heap, 16 - heap->size % 16, NULL));
+    *ret = (struct span){heap->size, size};
+    return buffer_append(heap, data, size);
+}
+
+struct bunshin_error *capture_text(struct capture *capture, const char *text, struct span *ret) {
+    return capture_heap(capture, text, strlen(text) + 1, ret);
+}
+
+/* ---- stores ---- */
+
+static struct bunshin_error *add_store(struct capture *capture, int fd) {
+    struct stat info;
+    if (fd < 0 || fstat(fd, &info) != 0)
+        return bunshin_error_os("cannot make a page store");
+    struct store *grown = realloc(capture->stores, sizeof *grown * (size_t)(capture->store_count + 1));
+    if (!grown)
+        return bunshin_error_no_memory();
+    capture->stores = grown;
+    capture->stores[capture->store_count++] = (struct store){fd, info.st_ino};
+    return NULL;
+}
+
+static struct bunshin_error *open_stores(struct capture *capture) {
+    for (int i = 0; i < fork_stores.count; i++)
+        TRY(add_store(capture, fork_stores.fd[i]));
+    if (capture->store_count >= WIRE_FDS_MAX - 4)
+        return bunshin_error_new(BUNSHIN_ERROR_FORK, EMFILE, "this workspace stands on %d page stores, more than can be passed on",
+                                 capture->store_count);
+    return add_store(capture, memfd_create("bunshin-pages", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+}
+
+/* ---- the image ---- */
+
+static struct bunshin_error *write_image(struct capture *capture, int *ret) {
+    struct image_header header = {
+        .magic = IMAGE_MAGIC,
+        .store_count = (uint32_t)capture->store_count,
+        .last_pid = kill_newest_pid(),
+        .next_call = capture->init->next_call,
+        .generation = capture->init->settings.generation,
+    };
+    uint64_t at = sizeof header;
+    for (int table = 0; table < TABLE_COUNT; table++) {
+        at = (at + 63) & ~63ull;
+        header.table[table].offset = at;
+        header.table[table].count = capture->table[table].size / record_size[table];
+        at += capture->table[table].size;
+    }
+    header.size = at;
+    int fd = memfd_create("bunshin-image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return bunshin_error_os("cannot make an image");
+    struct bunshin_error *error = NULL;
+    if (ftruncate(fd, (off_t)at) != 0 || pwrite(fd, &header, sizeof header, 0) != sizeof header)
+        error = bunshin_error_os("cannot write an image of %llu bytes", (unsigned long long)at);
+    for (int table = 0; !error && table < TABLE_COUNT; table++) {
+        const struct buffer *part = &capture->table[table];
+        for (size_t done = 0; !error && done < part->size;) {
+            ssize_t put = pwrite(fd, part->data + done, part->size - done, (off_t)(header.table[table].offset + done));
+            if (put <= 0)
+                error = bunshin_error_os("cannot write an image of %llu bytes", (unsigned long long)at);
+            else
+                done += (size_t)put;
+        }
+    }
+    if (!error)
+        (void)fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    if (error)
+        close(fd);
+    else
+        *ret = fd;
+    return error;
+}
+
+/* ---- the order ---- */
+
+static double since(int64_t *mark) {
+    int64_t now = init_now();
+    double ms = (double)(now - *mark) / 1e6;
+    *mark = now;
+    return ms;
+}
+
+static struct bunshin_error *capture_all(struct capture *capture, int64_t *mark) {
+    struct frozen *frozen = capture->frozen;
+    call_drain_all(capture->init); /* what tools wrote so far is pid 1's to keep, not a pipe's */
+    for (int kind = CALL_SHELL; kind <= CALL_PYTHON; kind++)
+        if (capture->init->session[kind].terminal >= 0)
+            session_terminal_readable(&capture->init->session[kind]);
+    for (size_t i = 0; i < frozen->process_count; i++)
+        TRY(capture_process(capture, &frozen->processes[i]));
+    TRY(own_capture(capture));
+    TRY(shared_finish(capture));
+    TRY(pty_connect(capture));
+    TRY(socket_connect(capture));
+    TRY(buffer_printf(&capture->report, "capture %.3f\n", since(mark)));
+    return NULL;
+}
+
+static void capture_deinit(struct capture *capture) {
+    described_close(capture);
+    for (size_t i = 0; i < capture->shared_count; i++)
+        capture->shared = NULL;
+    for (int table = 0; table < TABLE_COUNT; table++)
+        buffer_deinit(&capture->table[table]);
+    buffer_deinit(&capture->bounce);
+    buffer_deinit(&capture->unix_peers);
+    buffer_deinit(&capture->report);
+    free(capture->stores);
+}
+
+void fork_seal(struct init *init, struct wire *request) {
+    int reply = request->fd_count ? request->fd[0] : -1;
+    int64_t mark = init_now(), deadline = mark + request->argument[0];
+    struct capture capture = {.init = init};
+    int image = -1;
+    struct bunshin_error *error = freeze(init->proc, deadline, &capture.frozen);
+    if (!error)
+        error = buffer_printf(&capture.report, "freeze %.3f\nprocesses %zu\nthreads %zu\n", since(&mark), capture.frozen->process_count,
+                              capture.frozen->thread_count);
+    if (!error)
+        error = open_stores(&capture);
+    if (!error)
+        error = capture_all(&capture, &mark);
+    if (!error)
+        error = write_image(&capture, &image);
+    int newest = capture.store_count ? capture.stores[capture.store_count - 1].fd : -1;
+    if (!error)
+        (void)fcntl(newest, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    if (!error)
+        error = buffer_printf(&capture.report, "image %.3f\nbytes-copied %llu\nbytes-shared %llu\n", since(&mark),
+                              (unsigned long long)capture.bytes_copied, (unsigned long long)capture.bytes_shared);
+    if (!error) {
+        struct wire answer = {.verb = WIRE_RESULT,
+                              .argument = {(int64_t)capture.bytes_copied},
+                              .payload = capture.report.data,
+                              .payload_size = capture.report.size};
+        answer.fd[answer.fd_count++] = image;
+        for (int i = 0; i < capture.store_count; i++)
+            answer.fd[answer.fd_count++] = capture.stores[i].fd;
+        error = wire_send(reply, &answer);
+    }
+    if (error) {
+        freeze_release(capture.frozen);
+        if (error->code != BUNSHIN_ERROR_UNSUPPORTED && error->code != BUNSHIN_ERROR_TIMEOUT && error != bunshin_error_no_memory())
+            error->code = BUNSHIN_ERROR_FORK;
+        wire_answer(reply, error);
+    } else {
+        init->sealed = true;
+        init->frozen = capture.frozen;
+        init->seal_deadline = deadline;
+    }
+    if (image >= 0)
+        close(image);
+    if (newest >= 0 && capture.store_count > fork_stores.count)
+        close(newest);
+    capture_deinit(&capture);
+}
+
+void fork_release(struct init *init) {
+    if (!init->sealed)
+        return;
+    freeze_release(init->frozen);
+    init->frozen = NULL;
+    init->sealed = false;
+    init_reap(init);
+}

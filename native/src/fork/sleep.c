@@ -1,0 +1,189 @@
+#define _GNU_SOURCE
+#include "fork/sleep.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "init/init.h"
+
+/* The kernel's own: never seen by a program except through ptrace. */
+#define ERESTARTSYS 512
+#define ERESTARTNOHAND 514
+#define ERESTART_RESTARTBLOCK 516
+
+/* Sleeps that this workspace was forked in the middle of. */
+static struct carried {
+    pid_t tid;
+    int64_t deadline;
+} *carried;
+static size_t carried_count;
+
+void sleep_remember(pid_t tid, int64_t deadline) {
+    struct carried *grown = realloc(carried, (carried_count + 1) * sizeof *grown);
+    if (!grown)
+        return; /* the next seal then takes the whole time: late, not wrong */
+    carried = grown;
+    carried[carried_count++] = (struct carried){tid, deadline};
+}
+
+static bool read_text(int proc, const char *path, char *text, size_t size) {
+    int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t got = read(fd, text, size - 1);
+    close(fd);
+    if (got <= 0)
+        return false;
+    text[got] = '\0';
+    return true;
+}
+
+/* A scheduler clock reading "123456.789012" (ms) after the name, in ns; -1 when there is none. */
+static int64_t exec_start(const char *text) {
+    const char *at = strstr(text, "se.exec_start");
+    at = at ? strchr(at, ':') : NULL;
+    if (!at)
+        return -1;
+    long long ms = 0, ns = 0;
+    if (sscanf(at + 1, " %lld.%6lld", &ms, &ns) != 2)
+        return -1;
+    return ms * 1000000 + ns;
+}
+
+/* What to add to the scheduler clock of a processor to get CLOCK_MONOTONIC: read off ourselves, there. */
+static bool clock_offset(int proc, int processor, int64_t *ret) {
+    char text[1024];
+    cpu_set_t before, there;
+    if (sched_getaffinity(0, sizeof before, &before) != 0)
+        return false;
+    CPU_ZERO(&there);
+    CPU_SET((size_t)processor, &there);
+    if (sched_setaffinity(0, sizeof there, &there) != 0)
+        return false;
+    sched_yield(); /* brings our own reading up to date */
+    int64_t now = init_now();
+    bool ok = read_text(proc, "self/sched", text, sizeof text);
+    sched_setaffinity(0, sizeof before, &before);
+    int64_t own = ok ? exec_start(text) : -1;
+    *ret = now - own;
+    return own >= 0;
+}
+
+static bool is_relative_sleep(long number, const uint64_t *argument) {
+    switch (number) {
+    case SYS_nanosleep:
+        return argument[1] == 0; /* the kernel writes the rest where the caller asked for it */
+    case SYS_clock_nanosleep:
+        return !(argument[1] & TIMER_ABSTIME) && argument[3] == 0;
+    case SYS_poll:
+        return (int)argument[2] > 0;
+    default:
+        return false;
+    }
+}
+
+int64_t sleep_began(int proc, pid_t pid, pid_t tid) {
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "%d/task/%d/syscall", pid, tid);
+    if (!read_text(proc, path, text, sizeof text))
+        return 0;
+    long number;
+    unsigned long long raw[6];
+    if (sscanf(text, "%ld %llx %llx %llx %llx %llx %llx", &number, &raw[0], &raw[1], &raw[2], &raw[3], &raw[4], &raw[5]) != 7)
+        return 0; /* running, or not in a system call */
+    uint64_t argument[6];
+    for (int i = 0; i < 6; i++)
+        argument[i] = raw[i];
+    if (!is_relative_sleep(number, argument))
+        return 0;
+    snprintf(path, sizeof path, "%d/task/%d/sched", pid, tid);
+    if (!read_text(proc, path, text, sizeof text))
+        return 0;
+    int64_t started = exec_start(text), offset;
+    snprintf(path, sizeof path, "%d/task/%d/stat", pid, tid);
+    if (started < 0 || !read_text(proc, path, text, sizeof text))
+        return 0;
+    char *field = strrchr(text, ')');
+    for (int i = 2; field && i < 39; i++)
+        field = strchr(field + 1, ' ');
+    if (!field || !clock_offset(proc, atoi(field + 1), &offset))
+        return 0;
+    return started + offset;
+}
+
+void sleep_mend_interrupted(struct tracee *tracee) {
+    if ((int64_t)ARCH_REG_NUMBER(tracee->registers) < 0 || (int64_t)ARCH_REG_RESULT(tracee->registers) != -EINTR)
+        return;
+    switch ((long)ARCH_REG_NUMBER(tracee->registers)) {
+    case SYS_epoll_wait:
+    case SYS_epoll_pwait:
+    case SYS_epoll_pwait2:
+    case SYS_semop:
+    case SYS_semtimedop:
+    case SYS_rt_sigtimedwait:
+    case SYS_io_getevents:
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+    case SYS_recvmmsg:
+    case SYS_sendto:
+    case SYS_sendmsg:
+    case SYS_accept:
+    case SYS_accept4:
+    case SYS_connect:
+    case SYS_read:
+    case SYS_write:
+        /* "Again, unless a handler ran": then the program sees the EINTR it would have seen. */
+        ARCH_REG_RESULT(tracee->registers) = (unsigned long long)-ERESTARTNOHAND;
+        tracee->changed = true;
+        break;
+    default:
+        break;
+    }
+}
+
+static int64_t timespec_at(pid_t pid, uint64_t address) {
+    struct timespec time;
+    struct bunshin_error *error = tracee_read(pid, address, &time, sizeof time);
+    bunshin_error_destroy(error);
+    return error ? -1 : (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+enum sleep_kind sleep_left(struct tracee *tracee, int64_t *ret_left) {
+    arch_registers *registers = &tracee->registers;
+    *ret_left = 0;
+    if ((int64_t)ARCH_REG_NUMBER(*registers) < 0 || (int64_t)ARCH_REG_RESULT(*registers) != -ERESTART_RESTARTBLOCK)
+        return SLEEP_NONE;
+    long number = (long)ARCH_REG_NUMBER(*registers);
+    int64_t now = init_now(), whole = -1, rest = -1;
+    enum sleep_kind kind = SLEEP_NANOSLEEP;
+    if (number == SYS_nanosleep) {
+        whole = timespec_at(tracee->process, ARCH_REG_ARG(*registers, 0));
+        if (ARCH_REG_ARG(*registers, 1))
+            rest = timespec_at(tracee->process, ARCH_REG_ARG(*registers, 1));
+    } else if (number == SYS_clock_nanosleep) {
+        whole = timespec_at(tracee->process, ARCH_REG_ARG(*registers, 2));
+        if (ARCH_REG_ARG(*registers, 3))
+            rest = timespec_at(tracee->process, ARCH_REG_ARG(*registers, 3));
+    } else if (number == SYS_poll) {
+        kind = SLEEP_POLL;
+        whole = (int64_t)(int)ARCH_REG_ARG(*registers, 2) * 1000000;
+    } else
+        return SLEEP_NONE; /* absolute: made again as it was */
+    if (whole < 0)
+        return SLEEP_NONE;
+    for (size_t i = 0; i < carried_count; i++)
+        if (carried[i].tid == tracee->tid && carried[i].deadline > now)
+            rest = carried[i].deadline - now;
+    if (rest < 0)
+        rest = tracee->asleep_since ? whole - (now - tracee->asleep_since) : whole;
+    *ret_left = rest < 0 ? 0 : rest > whole ? whole : rest;
+    return kind;
+}

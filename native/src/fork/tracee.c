@@ -1,0 +1,189 @@
+#define _GNU_SOURCE
+#include "fork/tracee.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STEP_PATIENCE_NS 5000000000ll /* for a thread of ours to come back from a few system calls */
+
+static int64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+bool tracee_seize_if_alive(pid_t tid, pid_t process, struct tracee *ret) {
+    *ret = (struct tracee){.tid = tid, .process = process};
+    return ptrace(PTRACE_SEIZE, tid, 0, 0) == 0;
+}
+
+bool tracee_interrupt_if_alive(struct tracee *tracee) { return ptrace(PTRACE_INTERRUPT, tracee->tid, 0, 0) == 0; }
+
+/* waitpid with a deadline; spins first, since a stop takes microseconds. */
+static struct bunshin_error *wait_status(struct tracee *tracee, int64_t deadline, int *ret, bool *ret_gone) {
+    *ret_gone = false;
+    for (int spins = 0;; spins++) {
+        pid_t got = waitpid(tracee->tid, ret, __WALL | WNOHANG);
+        if (got == tracee->tid) {
+            *ret_gone = !WIFSTOPPED(*ret);
+            return NULL;
+        }
+        if (got < 0 && errno != EINTR) {
+            *ret_gone = true;
+            return NULL;
+        }
+        if (spins < 200)
+            continue;
+        if (now() > deadline)
+            return bunshin_error_new(BUNSHIN_ERROR_TIMEOUT, ETIMEDOUT, "thread %d of pid %d did not stop in time", tracee->tid,
+                                     tracee->process);
+        struct timespec pause = {0, spins < 1000 ? 20000 : 500000};
+        nanosleep(&pause, NULL);
+    }
+}
+
+struct bunshin_error *tracee_wait_stop(struct tracee *tracee, int64_t deadline) {
+    for (;;) {
+        int status;
+        bool gone;
+        TRY(wait_status(tracee, deadline, &status, &gone));
+        if (gone) {
+            tracee->state = TRACEE_GONE;
+            return NULL;
+        }
+        if (status >> 16 == PTRACE_EVENT_STOP) {
+            int signal = WSTOPSIG(status);
+            tracee->group_stopped = signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+            tracee->state = TRACEE_STOPPED;
+            return NULL;
+        }
+        /* A signal arrived first. It goes back to the queue: the stop that was asked for comes next. */
+        siginfo_t info;
+        int signal = WSTOPSIG(status);
+        if (ptrace(PTRACE_GETSIGINFO, tracee->tid, 0, &info) == 0 && signal != SIGTRAP)
+            ptrace(PTRACE_CONT, tracee->tid, 0, signal);
+        else
+            ptrace(PTRACE_CONT, tracee->tid, 0, 0);
+    }
+}
+
+struct bunshin_error *tracee_read_registers(struct tracee *tracee) {
+    if (ptrace(PTRACE_GETREGS, tracee->tid, 0, &tracee->registers) != 0 ||
+        ptrace(PTRACE_GETSIGMASK, tracee->tid, sizeof tracee->mask, &tracee->mask) != 0)
+        return bunshin_error_os("cannot read registers of thread %d", tracee->tid);
+    return NULL;
+}
+
+struct bunshin_error *tracee_write_registers(struct tracee *tracee, const arch_registers *registers) {
+    if (ptrace(PTRACE_SETREGS, tracee->tid, 0, registers) != 0)
+        return bunshin_error_os("cannot set registers of thread %d", tracee->tid);
+    return NULL;
+}
+
+struct bunshin_error *tracee_set_mask(struct tracee *tracee, uint64_t mask) {
+    if (ptrace(PTRACE_SETSIGMASK, tracee->tid, sizeof mask, &mask) != 0)
+        return bunshin_error_os("cannot set the signal mask of thread %d", tracee->tid);
+    return NULL;
+}
+
+uint64_t tracee_vdso_syscall(void) {
+    static uint64_t offset; /* the same in every process of this kernel; pid 1 is single-threaded */
+    if (offset)
+        return offset;
+    const uint8_t *vdso = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
+    for (uint64_t i = 0; vdso && i < 4096; i++)
+        if (arch_is_syscall(vdso + i))
+            return offset = i;
+    return 0;
+}
+
+static struct bunshin_error *wait_trap(struct tracee *tracee, const char *what) {
+    int status;
+    bool gone;
+    TRY(wait_status(tracee, now() + STEP_PATIENCE_NS, &status, &gone));
+    if (gone) {
+        tracee->state = TRACEE_GONE;
+        return bunshin_error_new(BUNSHIN_ERROR_FORK, ESRCH, "thread %d of pid %d ended during %s", tracee->tid, tracee->process, what);
+    }
+    if (WSTOPSIG(status) != SIGTRAP || status >> 16)
+        return bunshin_error_new(BUNSHIN_ERROR_FORK, EFAULT, "thread %d of pid %d stopped with signal %d during %s", tracee->tid,
+                                 tracee->process, WSTOPSIG(status), what);
+    return NULL;
+}
+
+struct bunshin_error *tracee_syscall(struct tracee *tracee, uint64_t vdso, long number, const uint64_t argument[6], int64_t *ret) {
+    arch_registers registers = tracee->registers;
+    arch_set_syscall(&registers, vdso + tracee_vdso_syscall(), number, argument);
+    tracee->changed = true;
+    TRY(tracee_write_registers(tracee, &registers));
+    if (ptrace(PTRACE_SINGLESTEP, tracee->tid, 0, 0) != 0)
+        return bunshin_error_os("cannot step thread %d", tracee->tid);
+    TRY(wait_trap(tracee, "a system call of ours"));
+    if (ptrace(PTRACE_GETREGS, tracee->tid, 0, &registers) != 0)
+        return bunshin_error_os("cannot read registers of thread %d", tracee->tid);
+    *ret = (int64_t)ARCH_REG_RESULT(registers);
+    return NULL;
+}
+
+struct bunshin_error *tracee_run(struct tracee *tracee, uint64_t entry, uint64_t stack, uint64_t argument) {
+    arch_registers registers = tracee->registers;
+    arch_set_call(&registers, entry, stack, argument);
+    tracee->changed = true;
+    TRY(tracee_write_registers(tracee, &registers));
+    if (ptrace(PTRACE_CONT, tracee->tid, 0, 0) != 0)
+        return bunshin_error_os("cannot continue thread %d", tracee->tid);
+    return wait_trap(tracee, "code of ours");
+}
+
+void tracee_release(struct tracee *tracee) {
+    if (tracee->state == TRACEE_GONE)
+        return;
+    if (tracee->state == TRACEE_SEIZED) {
+        /* Not stopped yet: it must be, to be let go. */
+        struct bunshin_error *error = NULL;
+        if (tracee_interrupt_if_alive(tracee))
+            error = tracee_wait_stop(tracee, now() + 100000000);
+        bunshin_error_destroy(error);
+        if (error || tracee->state != TRACEE_STOPPED)
+            return;
+    }
+    if (tracee->changed) {
+        ptrace(PTRACE_SETREGS, tracee->tid, 0, &tracee->registers);
+        ptrace(PTRACE_SETSIGMASK, tracee->tid, sizeof tracee->mask, &tracee->mask);
+    }
+    ptrace(PTRACE_DETACH, tracee->tid, 0, 0);
+    tracee->state = TRACEE_GONE;
+}
+
+struct bunshin_error *tracee_read(pid_t pid, uint64_t address, void *ret, size_t size) {
+    struct iovec here = {ret, size}, there = {(void *)address, size};
+    if (process_vm_readv(pid, &here, 1, &there, 1, 0) == (ssize_t)size)
+        return NULL;
+    char path[32]; /* unlike process_vm_readv, this also reads what the process itself may not */
+    snprintf(path, sizeof path, "/proc/%d/mem", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : pread(fd, ret, size, (off_t)address);
+    struct bunshin_error *error =
+        got == (ssize_t)size ? NULL : bunshin_error_os("cannot read %zu bytes at 0x%llx of pid %d", size, (unsigned long long)address, pid);
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
+struct bunshin_error *tracee_write(pid_t pid, uint64_t address, const void *data, size_t size) {
+    struct iovec here = {(void *)data, size}, there = {(void *)address, size};
+    if (process_vm_writev(pid, &here, 1, &there, 1, 0) != (ssize_t)size)
+        return bunshin_error_os("cannot write %zu bytes at 0x%llx of pid %d", size, (unsigned long long)address, pid);
+    return NULL;
+}

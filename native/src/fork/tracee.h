@@ -1,0 +1,45 @@
+/*
+ * One stopped thread. All ptrace goes through here. A thread may die at any moment: functions whose name ends in
+ * _if_alive say so by returning false; others report it as an error.
+ */
+#ifndef BUNSHIN_FORK_TRACEE_H
+#define BUNSHIN_FORK_TRACEE_H
+
+#include "arch/x86_64.h"
+#include "common/error.h"
+#include "fork/image.h"
+
+enum tracee_state { TRACEE_SEIZED, TRACEE_STOPPED, TRACEE_GONE };
+
+struct tracee {
+    pid_t tid, process;
+    enum tracee_state state;
+    arch_registers registers; /* as found; release puts them back */
+    uint64_t mask;
+    bool changed; /* registers or mask differ from what was found */
+    bool group_stopped;
+    int64_t asleep_since; /* CLOCK_MONOTONIC ns when it went to sleep, 0 when unknown */
+};
+
+bool tracee_seize_if_alive(pid_t tid, pid_t process, struct tracee *ret);
+/* Asks it to stop; tracee_wait_stop() waits until it has. */
+bool tracee_interrupt_if_alive(struct tracee *tracee);
+/* NULL and TRACEE_STOPPED or TRACEE_GONE; an error when the deadline (CLOCK_MONOTONIC ns) passes first. */
+struct bunshin_error *tracee_wait_stop(struct tracee *tracee, int64_t deadline) MUST_CHECK;
+struct bunshin_error *tracee_read_registers(struct tracee *tracee) MUST_CHECK;
+struct bunshin_error *tracee_write_registers(struct tracee *tracee, const arch_registers *registers) MUST_CHECK;
+struct bunshin_error *tracee_set_mask(struct tracee *tracee, uint64_t mask) MUST_CHECK;
+/* Runs one system call in the thread, at a syscall instruction of its vdso. */
+struct bunshin_error *tracee_syscall(struct tracee *tracee, uint64_t vdso, long number, const uint64_t argument[6],
+                                     int64_t *ret) MUST_CHECK;
+/* Runs code of ours that ends in a trap. */
+struct bunshin_error *tracee_run(struct tracee *tracee, uint64_t entry, uint64_t stack, uint64_t argument) MUST_CHECK;
+/* Lets it run as it was found. Never fails: a thread that died needs nothing. */
+void tracee_release(struct tracee *tracee);
+/* Where the vdso has its first syscall instruction, from its start; 0 when there is none. */
+uint64_t tracee_vdso_syscall(void);
+
+struct bunshin_error *tracee_read(pid_t pid, uint64_t address, void *ret, size_t size) MUST_CHECK;
+struct bunshin_error *tracee_write(pid_t pid, uint64_t address, const void *data, size_t size) MUST_CHECK;
+
+#endif
