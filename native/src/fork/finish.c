@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <elf.h>
 #include <errno.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,7 @@ static struct bunshin_error *catch_sleeper(struct tracee *tracee, bool *ret_asle
             *ret_asleep = true;
             return NULL;
         }
-        if (number == SYS_futex) { /* it has slept enough meanwhile */
+        if (number == SYS_futex && ARCH_REG_ARG(tracee->registers, 1) == FUTEX_WAIT) { /* it has slept enough meanwhile */
             *ret_asleep = false;
             return NULL;
         }

@@ -64,7 +64,14 @@ struct bunshin_error *tracee_wait_stop(struct tracee *tracee, int64_t deadline) 
         }
         if (status >> 16 == PTRACE_EVENT_STOP) {
             int signal = WSTOPSIG(status);
-            tracee->group_stopped = signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+            bool group_stop = signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+            if (group_stop && !tracee->group_stopped) {
+                /* It was stopped already. Continued, it runs into the stop we asked for; the kernel remembers the other
+                 * one, and takes it up again when we let go. */
+                tracee->group_stopped = true;
+                ptrace(PTRACE_CONT, tracee->tid, 0, 0);
+                continue;
+            }
             tracee->state = TRACEE_STOPPED;
             return NULL;
         }
