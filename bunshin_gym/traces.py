@@ -166,6 +166,8 @@ _NORMAL: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         # ls -l and du: the links and the size are followed by an owner, the size by a date.
         (r"(?m)^([-dlbcps][-rwxsStT]{9}[.+@]?)\s+\d+\s+(\S+)\s+(\S+)\s+\d+\s", r"\1 \2 \3 "),
         (r"(?m)^total \d+$", "total"),
+        (r"\bPython 3\.\d+\.\d+", "Python <version>"),
+        (r"(?m)^WARNING: Running pip as the 'root' user .*$", ""),
         (r"[ \t]+(?=\n|$)", ""),
     )
 )

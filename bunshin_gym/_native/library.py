@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from ctypes import POINTER, c_char_p, c_double, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
@@ -85,9 +86,10 @@ SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
 
 
 def _directory() -> Path:
-    """Where the binaries are: inside the package (a wheel), or where `make native` puts them (a source tree)."""
+    """Where the binaries are: BUNSHIN_NATIVE_DIR, inside the package (a wheel), or where `make native` puts them."""
     package = Path(__file__).parent
-    for place in (package, package.parent.parent / "native" / "build"):
+    chosen = os.environ.get("BUNSHIN_NATIVE_DIR")
+    for place in (Path(chosen),) if chosen else (package, package.parent.parent / "native" / "build"):
         if (place / "libbunshin.so").exists() and (place / "bunshin-init").exists():
             return place
     raise OSError("libbunshin.so is not built: run `make native` in the source tree, or `pip install .`")

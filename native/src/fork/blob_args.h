@@ -74,6 +74,9 @@ struct restorer_thread {
     char name[16];
 };
 
+/* Steps of a seal, for fault injection. */
+enum seal_step { SEAL_FREEZE = 1, SEAL_STORES, SEAL_CAPTURE, SEAL_IMAGE, SEAL_ANSWER };
+
 struct restorer_args {
     uint64_t self, self_end; /* the hole: what stays mapped to the end */
     uint64_t image;          /* the image, mapped inside the hole */
@@ -111,6 +114,10 @@ enum restorer_step {
     STEP_DESCRIPTOR,
     STEP_PLACE,
     STEP_BIRTH,
+    STEP_DESCRIPTIONS,
+    STEP_LOCKS,
+    STEP_OWN,
+    STEP_FINISH,
     STEP_COUNT,
 };
 

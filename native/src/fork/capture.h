@@ -95,6 +95,7 @@ struct holder { /* who has an open description, and our own copy of it */
 struct bunshin_error *capture_descriptors(struct capture *capture, struct frozen_process *frozen, struct image_process *process) MUST_CHECK;
 /* pid 1's own copies of streams and pipes that tools hold the other end of. */
 struct bunshin_error *capture_own(struct capture *capture, int fd, int32_t *ret) MUST_CHECK;
+#define MAPPED_SHARED 0x40000000 /* beside open flags: the path is mapped shared */
 /* A description opened by path, for working directories, executables and file mappings. */
 struct bunshin_error *capture_path(struct capture *capture, struct frozen_process *frozen, const char *link, int flags, int32_t *ret) MUST_CHECK;
 struct bunshin_error *capture_refuse(const struct holder *holder, const char *format, ...) __attribute__((format(printf, 2, 3))) MUST_CHECK;

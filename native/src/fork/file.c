@@ -118,7 +118,8 @@ struct bunshin_error *capture_path(struct capture *capture, struct frozen_proces
             return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "an executable that was deleted, %.200s", link);
         /* A working directory that is gone: the fork gets one that is gone too (tree.c). */
     }
-    bool shared = (flags & O_ACCMODE) == O_RDWR;
+    bool shared = flags & MAPPED_SHARED;
+    flags &= ~MAPPED_SHARED;
     uint64_t key = 0x9e3779b97f4a7c15ull ^ (uint64_t)flags;
     for (const char *at = link; *at; at++)
         key = (key ^ (uint8_t)*at) * 0x100000001b3ull;
@@ -130,8 +131,10 @@ struct bunshin_error *capture_path(struct capture *capture, struct frozen_proces
     struct image_description record = {
         .kind = KIND_FILE, .flags = flags, .object = IMAGE_NONE, .holder = frozen->pid, .holder_fd = -1};
     if (shared) {
+        /* A mapping that only reads shows what writers write, if the file is in the upper layer when it is mapped. */
         record.copy_up = was_written(capture, link);
-        record.flags = record.copy_up || access(link, W_OK) == 0 ? O_RDWR : O_RDONLY;
+        if (record.copy_up)
+            record.flags = O_RDWR;
     }
     TRY(capture_text(capture, link, &record.path));
     struct described described = {.key = key, .pid = frozen->pid, .fd = -1, .copy = -1};

@@ -138,14 +138,19 @@ static double since(int64_t *mark) {
     return ms;
 }
 
+struct bunshin_error *rebuild_fault(const struct rebuild *rebuild, enum restorer_step step, const char *name) {
+    if (rebuild->fault != (int)step)
+        return NULL;
+    return bunshin_error_new(BUNSHIN_ERROR_FORK, EIO, "cannot rebuild %s: a fault was asked for", name);
+}
+
 /* ---- the order ---- */
 
 struct bunshin_error *fork_rebuild(struct init *init, int image_fd, const int *stores, int store_count, struct buffer *ret_report) {
     int64_t mark = init_now();
     struct stat info;
     struct rebuild rebuild = {.init = init};
-    const char *fault = getenv("BUNSHIN_FAULT_STEP");
-    rebuild.fault = fault ? atoi(fault) : 0;
+    rebuild.fault = init->fault;
     if (fstat(image_fd, &info) != 0)
         return bunshin_error_os("cannot read an image");
     rebuild.image = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, image_fd, 0);
@@ -166,14 +171,18 @@ struct bunshin_error *fork_rebuild(struct init *init, int image_fd, const int *s
     rebuild.image_fd = rebuild.store_base + store_count;
     if (dup3(image_fd, rebuild.image_fd, O_CLOEXEC) < 0)
         return bunshin_error_os("cannot place an image");
+    TRY(rebuild_fault(&rebuild, STEP_DESCRIPTIONS, "descriptions"));
     TRY(rebuild_descriptions(&rebuild));
+    TRY(rebuild_fault(&rebuild, STEP_LOCKS, "locks"));
     TRY(rebuild_locks(&rebuild));
     TRY(buffer_printf(ret_report, "descriptions %.3f\n", since(&mark)));
     TRY(tree_rebuild(&rebuild));
     TRY(buffer_printf(ret_report, "tree %.3f\n", since(&mark)));
     rebuild_owners(&rebuild);
+    TRY(rebuild_fault(&rebuild, STEP_OWN, "pid 1"));
     TRY(own_rebuild(&rebuild));
     set_last_pid(&rebuild);
+    TRY(rebuild_fault(&rebuild, STEP_FINISH, "the end"));
     TRY(finish_rebuild(&rebuild));
     TRY(buffer_printf(ret_report, "finish %.3f\n", since(&mark)));
     syscall(SYS_close_range, (unsigned)rebuild.base, (unsigned)(rebuild.description_base + (int)image->table[TABLE_DESCRIPTION].count), 0);

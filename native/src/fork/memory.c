@@ -419,7 +419,7 @@ static struct bunshin_error *map_one(struct capture *capture, struct frozen_proc
     } else if (!strncmp(mapping->path, "/dev/", 5) && strcmp(mapping->path, "/dev/zero"))
         return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a mapping of the device %.100s", mapping->path);
     else
-        TRY(capture_path(capture, frozen, mapping->path, mapping->shared ? O_RDWR : O_RDONLY, &description));
+        TRY(capture_path(capture, frozen, mapping->path, mapping->shared ? MAPPED_SHARED | (mapping->protection & PROT_WRITE ? O_RDWR : O_RDONLY) : O_RDONLY, &description));
     return map_file(capture, frozen->pid, mapping, SOURCE_FILE + description, runs, cursor, scratch);
 }
 

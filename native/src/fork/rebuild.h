@@ -43,6 +43,9 @@ int anonymous_open_pidfds(struct rebuild *rebuild, const struct image_process *p
 int pty_take_control(struct rebuild *rebuild, const struct image_process *process);
 int pty_set_foreground(struct rebuild *rebuild, const struct image_process *process);
 
+/* The error that fault injection asks for at a step; NULL for none. */
+struct bunshin_error *rebuild_fault(const struct rebuild *rebuild, enum restorer_step step, const char *name) MUST_CHECK;
+
 /* tree.c: clones every process, in its place; returns when all are parked. */
 struct bunshin_error *tree_rebuild(struct rebuild *rebuild) MUST_CHECK;
 /* finish.c: gives every parked thread its registers and lets all go. */

@@ -148,6 +148,12 @@ static void capture_deinit(struct capture *capture) {
     free(capture->stores);
 }
 
+static struct bunshin_error *fault(const struct wire *request, enum seal_step step) {
+    if (request->argument[1] != (int64_t)step)
+        return NULL;
+    return bunshin_error_new(BUNSHIN_ERROR_FORK, EIO, "cannot seal: a fault was asked for at step %d", step);
+}
+
 void fork_seal(struct init *init, struct wire *request) {
     int reply = request->fd_count ? request->fd[0] : -1;
     int64_t mark = init_now(), deadline = mark + request->argument[0];
@@ -157,12 +163,14 @@ void fork_seal(struct init *init, struct wire *request) {
     if (!error)
         error = buffer_printf(&capture.report, "freeze %.3f\nprocesses %zu\nthreads %zu\n", since(&mark), capture.frozen->process_count,
                               capture.frozen->thread_count);
-    if (!error)
+    if (!error && !(error = fault(request, SEAL_FREEZE)) && !(error = fault(request, SEAL_STORES)))
         error = open_stores(&capture);
     if (!error)
         error = capture_all(&capture, &mark);
-    if (!error)
+    if (!error && !(error = fault(request, SEAL_CAPTURE)))
         error = write_image(&capture, &image);
+    if (!error)
+        error = fault(request, SEAL_IMAGE);
     int newest = capture.store_count ? capture.stores[capture.store_count - 1].fd : -1;
     if (!error)
         (void)fcntl(newest, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
@@ -177,7 +185,9 @@ void fork_seal(struct init *init, struct wire *request) {
         answer.fd[answer.fd_count++] = image;
         for (int i = 0; i < capture.store_count; i++)
             answer.fd[answer.fd_count++] = capture.stores[i].fd;
-        error = wire_send(reply, &answer);
+        error = fault(request, SEAL_ANSWER);
+        if (!error)
+            error = wire_send(reply, &answer);
     }
     if (error) {
         freeze_release(capture.frozen);

@@ -381,6 +381,8 @@ static void enter_restorer(struct rebuild *rebuild, const struct image_process *
 static void stub(struct rebuild *rebuild, const struct births *births, const struct birth *self) {
     const struct image_process *process = self->process == IMAGE_NONE ? NULL : IMAGE_PROCESS(rebuild->image, self->process);
     int failed = give_birth(rebuild, births, self->pid, false, self->session);
+    if (!failed && rebuild->fault == STEP_PLACE)
+        fail_stub(rebuild, self->pid, STEP_PLACE, EIO, "a fault was asked for");
     if (!failed && self->session == self->pid && setsid() < 0)
         failed = errno;
     if (!failed && process)

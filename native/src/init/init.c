@@ -220,7 +220,7 @@ static struct bunshin_error *begin(struct init *init, const struct wire *request
 
 void init_main(const struct wire *request, int oom_fd) {
     static struct init init;
-    init = (struct init){.control = request->fd_count > 1 ? request->fd[1] : -1, .oom_fd = oom_fd};
+    init = (struct init){.control = request->fd_count > 1 ? request->fd[1] : -1, .oom_fd = oom_fd, .fault = (int)request->argument[1]};
     int reply = request->fd_count ? request->fd[0] : -1;
     struct buffer report = {0};
     struct bunshin_error *error = begin(&init, request, &report);

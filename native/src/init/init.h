@@ -113,6 +113,7 @@ struct init {
     int64_t seal_deadline;
     void *frozen;      /* fork/freeze.c's list while sealed */
     int64_t next_poll; /* limits */
+    int fault;         /* a step of the rebuild that is made to fail, for tests; 0 for none */
 };
 
 int64_t init_now(void);

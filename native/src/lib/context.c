@@ -32,6 +32,14 @@ struct bunshin_error *context_check_owner(const struct bunshin_context *context)
     return NULL;
 }
 
+int64_t fault_step(const char *work) {
+    const char *setting = getenv("BUNSHIN_FAULT");
+    size_t length = strlen(work);
+    if (!setting || strncmp(setting, work, length) || setting[length] != ':')
+        return 0;
+    return atoi(setting + length + 1);
+}
+
 /* ---- requests ---- */
 
 struct bunshin_error *request_send(int socket, const struct request *request, int *ret_answer) {

@@ -10,7 +10,7 @@
 struct bunshin_error *bunshin_workspace_seal(struct bunshin_workspace *workspace, double timeout, struct bunshin_snapshot **ret) {
     TRY(context_check_owner(workspace->context));
     struct request request = {
-        .verb = WIRE_SEAL, .argument = {(int64_t)(timeout * 1e9)}, .timeout_ms = (int)(timeout * 1e3) + 5000};
+        .verb = WIRE_SEAL, .argument = {(int64_t)(timeout * 1e9), fault_step("seal")}, .timeout_ms = (int)(timeout * 1e3) + 5000};
     struct wire answer;
     TRY(request_run(workspace->socket, &request, "cannot seal a workspace", &answer));
     struct bunshin_snapshot *snapshot = calloc(1, sizeof *snapshot);
