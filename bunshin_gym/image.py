@@ -7,12 +7,14 @@ An image is a list of mount points, each with its lower directories. The root is
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
 import stat
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,8 +58,32 @@ class MountPoint:
 
 
 def state_parent() -> Path:
-    """Where workspaces keep their layers: BUNSHIN_STATE_DIR, else the system's temporary directory."""
-    return Path(os.environ.get("BUNSHIN_STATE_DIR") or tempfile.gettempdir())
+    """Where workspaces keep their layers: BUNSHIN_STATE_DIR, else /var/tmp or the temporary directory.
+
+    Of the two, the one where directories are made faster: every fork makes a handful, and on a large file system that is
+    nearly full the same call takes 0.01 ms below one directory and 0.3 ms below another.
+    """
+    if chosen := os.environ.get("BUNSHIN_STATE_DIR"):
+        return Path(chosen)
+    return _fastest(tempfile.gettempdir(), "/var/tmp")
+
+
+@functools.cache
+def _fastest(*candidates: str) -> Path:
+    costs = []
+    for candidate in candidates:
+        try:
+            with tempfile.TemporaryDirectory(prefix="bunshin-probe-", dir=candidate) as probe:
+                began = time.perf_counter()
+                for number in range(12):
+                    os.mkdir(f"{probe}/{number}")
+                costs.append((time.perf_counter() - began, candidate))
+        except OSError:
+            continue
+    # The first candidate is the usual one: it is left only for a clear gain.
+    if len(costs) == 2 and costs[0][0] < 2 * costs[1][0]:
+        return Path(costs[0][1])
+    return Path(min(costs)[1]) if costs else Path(candidates[0])
 
 
 def cache_directory() -> Path:
@@ -162,7 +188,7 @@ def _host_mounts(state: Path, shown: tuple[str, ...]) -> tuple[MountPoint, ...]:
     ours = os.geteuid() == 0  # what real root owns is read-only in the namespace of an ordinary user
     points = [MountPoint("/", (str(skeleton),)), MountPoint("/usr", ("/usr",), writable=ours)]
     if os.path.isdir("/opt") and os.listdir("/opt"):
-        points.append(MountPoint("/opt", ("/opt",), writable=ours))
+        points.append(MountPoint("/opt", ("/opt",), writable=False))
     points += [MountPoint(path, (path,), writable=False) for path in shown]
     return tuple(points)
 

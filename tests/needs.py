@@ -50,6 +50,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "git": _program("git"),
     "debootstrap": _program("debootstrap"),
     "runc": _program("runc"),
+    "setpriv": _program("setpriv", "util-linux"),
     "criu": _program("criu"),
 }
 

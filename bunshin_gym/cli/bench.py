@@ -81,7 +81,7 @@ def lines(f: Figures) -> Iterable[str]:
                 f"to dump, {ms(f.criu['restore_ms'])} to restore; an image of {megabytes(f.criu['image_bytes'])} MB",
             )
         )
-    yield table(("", "", ""), rows, left=(0, 2))
+    yield table(("", "measured", ""), rows, left=(0, 2))
     for title, stages in (("first snapshot", f.snapshot_stages), ("second snapshot", f.again_stages)):
         if stages:
             yield f"\nstages of the {title}, ms: " + ", ".join(f"{name} {time:.2f}" for name, time in stages.items())

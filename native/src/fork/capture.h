@@ -14,6 +14,8 @@
 struct store {
     int fd;
     uint64_t inode;
+    bool retired; /* what is still mapped from it is stored anew, so that it can go */
+    bool used;    /* an operation of this image names it */
 };
 
 struct capture {
@@ -24,6 +26,7 @@ struct capture {
     struct store *stores;
     int store_count;
     uint64_t store_end; /* of the new store */
+    bool flatten;       /* the process at hand stands on too many pieces: all of it is stored anew */
     uint64_t bytes_copied, bytes_shared;
     struct buffer bounce;
     /* what turns up more than once */

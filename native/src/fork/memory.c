@@ -26,6 +26,8 @@
 #define ANON_GAP_PAGES 32
 #define STORE_GAP_PAGES 4
 #define PIECES_MOST 256
+/* A process that stands on more pieces than this is stored anew, in one. */
+#define STORE_MAPPINGS_MOST 2000
 
 /* ---- the map of a process ---- */
 
@@ -230,6 +232,8 @@ struct bunshin_error *store_copy(struct capture *capture, pid_t pid, uint64_t ad
 static struct bunshin_error *add_op(struct capture *capture, enum op_kind kind, uint64_t address, uint64_t length, int source,
                                     uint64_t offset, int protection, int flags) {
     struct image_op op = {address, length, offset, kind, source, protection, flags};
+    if (source >= 0 && source < SOURCE_FILE && kind != OP_PROTECT)
+        capture->stores[source].used = true;
     return capture_add(capture, TABLE_OP, &op, sizeof op, NULL);
 }
 
@@ -290,6 +294,11 @@ static struct bunshin_error *map_anonymous(struct capture *capture, pid_t pid, c
 static struct bunshin_error *map_store(struct capture *capture, pid_t pid, const struct mapping *mapping, const struct runs *runs,
                                        size_t *cursor, struct runs *scratch) {
     int store = capture->store_count - 1;
+    if (capture->flatten || capture->stores[mapping->store].retired) {
+        uint64_t length = mapping->end - mapping->start, offset = store_reserve(capture, length);
+        TRY(store_copy(capture, pid, mapping->start, length, offset));
+        return add_op(capture, OP_MAP, mapping->start, length, store, offset, mapping->protection, PRIVATE);
+    }
     TRY(pieces(runs, cursor, mapping->start, mapping->end, STORE_GAP_PAGES * ARCH_PAGE, scratch));
     uint64_t at = mapping->start;
     for (size_t i = 0; i <= RUN_COUNT(scratch); i++) {
@@ -428,7 +437,10 @@ struct bunshin_error *capture_memory(struct capture *capture, struct frozen_proc
     struct runs runs = {0}, scratch = {0};
     process->first_op = CAPTURE_COUNT(capture, TABLE_OP, struct image_op);
     struct bunshin_error *error = scan_pages(capture, frozen->pid, mappings, &runs);
-    size_t cursor = 0;
+    size_t cursor = 0, stored = 0;
+    for (size_t i = 0; i < mappings->count; i++)
+        stored += mappings->list[i].kind == 'p';
+    capture->flatten = stored > STORE_MAPPINGS_MOST;
     for (size_t i = 0; !error && i < mappings->count; i++) {
         const struct mapping *mapping = &mappings->list[i];
         if (mapping->start >= parasite->area && mapping->end <= parasite->area + parasite->size)

@@ -55,17 +55,66 @@ static struct bunshin_error *add_store(struct capture *capture, int fd) {
     if (!grown)
         return bunshin_error_no_memory();
     capture->stores = grown;
-    capture->stores[capture->store_count++] = (struct store){fd, info.st_ino};
+    capture->stores[capture->store_count++] = (struct store){.fd = fd, .inode = info.st_ino};
     return NULL;
 }
 
+/*
+ * Every seal adds a store; a line of seals must not add them for ever. Beyond STORES_MOST, those between the first (the
+ * large one) and the newest few are retired: what is still mapped from them is small, and goes into the new store.
+ */
+#define STORES_MOST 16
+#define STORES_KEPT 6
+
 static struct bunshin_error *open_stores(struct capture *capture) {
-    for (int i = 0; i < fork_stores.count; i++)
+    for (int i = 0; i < fork_stores.count; i++) {
         TRY(add_store(capture, fork_stores.fd[i]));
-    if (capture->store_count >= WIRE_FDS_MAX - 4)
-        return bunshin_error_new(BUNSHIN_ERROR_FORK, EMFILE, "this workspace stands on %d page stores, more than can be passed on",
-                                 capture->store_count);
+        capture->stores[i].retired = fork_stores.count > STORES_MOST && i > 0 && i < fork_stores.count - STORES_KEPT;
+    }
     return add_store(capture, memfd_create("bunshin-pages", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+}
+
+/* Stores that no operation names are left out of the image; the rest move up. */
+static void drop_unused_stores(struct capture *capture) {
+    int number[WIRE_FDS_MAX], kept = 0, newest = capture->store_count - 1;
+    capture->stores[newest].used = true; /* shared memory and unlinked files lie there */
+    for (int i = 0; i < capture->store_count; i++) {
+        number[i] = kept;
+        if (capture->stores[i].used)
+            capture->stores[kept++] = capture->stores[i];
+    }
+    int32_t ops = CAPTURE_COUNT(capture, TABLE_OP, struct image_op);
+    for (int32_t i = 0; i < ops; i++) {
+        struct image_op *op = CAPTURE_AT(capture, TABLE_OP, struct image_op, i);
+        if (op->kind != OP_PROTECT && op->source >= 0 && op->source < SOURCE_FILE)
+            op->source = number[op->source];
+    }
+    for (int32_t i = 0; i < CAPTURE_COUNT(capture, TABLE_SHARED, struct image_shared); i++)
+        CAPTURE_AT(capture, TABLE_SHARED, struct image_shared, i)->store = kept - 1;
+    for (int32_t i = 0; i < CAPTURE_COUNT(capture, TABLE_DESCRIPTION, struct image_description); i++)
+        if (CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, i)->kind == KIND_GHOST)
+            CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, i)->object = kept - 1;
+    capture->store_count = kept;
+}
+
+/* ---- what no process shows ---- */
+
+/* System V objects live in the workspace's IPC namespace, whether or not a process uses them at the moment. */
+static struct bunshin_error *refuse_ipc(struct capture *capture) {
+    static const char *const kinds[][2] = {{"sysvipc/shm", "a SysV shared memory segment"},
+                                           {"sysvipc/sem", "a SysV semaphore set"},
+                                           {"sysvipc/msg", "a SysV message queue"}};
+    struct buffer text = {0};
+    struct bunshin_error *error = NULL;
+    for (int i = 0; !error && i < 3; i++) {
+        if (!procfs_read(capture->init->proc, kinds[i][0], &text))
+            continue;
+        const char *second = strchr((const char *)text.data, '\n');
+        if (second && second[1])
+            error = bunshin_error_new(BUNSHIN_ERROR_UNSUPPORTED, 0, "cannot fork: the workspace holds %s (%.60s)", kinds[i][1], second + 1);
+    }
+    buffer_deinit(&text);
+    return error;
 }
 
 /* ---- the image ---- */
@@ -122,6 +171,7 @@ static double since(int64_t *mark) {
 
 static struct bunshin_error *capture_all(struct capture *capture, int64_t *mark) {
     struct frozen *frozen = capture->frozen;
+    TRY(refuse_ipc(capture));
     call_drain_all(capture->init); /* what tools wrote so far is pid 1's to keep, not a pipe's */
     for (int kind = CALL_SHELL; kind <= CALL_PYTHON; kind++)
         if (capture->init->session[kind].terminal >= 0)
@@ -158,20 +208,23 @@ void fork_seal(struct init *init, struct wire *request) {
     int reply = request->fd_count ? request->fd[0] : -1;
     int64_t mark = init_now(), deadline = mark + request->argument[0];
     struct capture capture = {.init = init};
-    int image = -1;
+    int image = -1, newest = -1;
     struct bunshin_error *error = freeze(init->proc, deadline, &capture.frozen);
     if (!error)
         error = buffer_printf(&capture.report, "freeze %.3f\nprocesses %zu\nthreads %zu\n", since(&mark), capture.frozen->process_count,
                               capture.frozen->thread_count);
     if (!error && !(error = fault(request, SEAL_FREEZE)) && !(error = fault(request, SEAL_STORES)))
         error = open_stores(&capture);
+    if (capture.store_count > fork_stores.count)
+        newest = capture.stores[capture.store_count - 1].fd;
     if (!error)
         error = capture_all(&capture, &mark);
+    if (!error)
+        drop_unused_stores(&capture);
     if (!error && !(error = fault(request, SEAL_CAPTURE)))
         error = write_image(&capture, &image);
     if (!error)
         error = fault(request, SEAL_IMAGE);
-    int newest = capture.store_count ? capture.stores[capture.store_count - 1].fd : -1;
     if (!error)
         (void)fcntl(newest, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     if (!error)
@@ -201,7 +254,7 @@ void fork_seal(struct init *init, struct wire *request) {
     }
     if (image >= 0)
         close(image);
-    if (newest >= 0 && capture.store_count > fork_stores.count)
+    if (newest >= 0)
         close(newest);
     capture_deinit(&capture);
 }

@@ -1,0 +1,139 @@
+"""Each victim is forked while it waits, and its forks again: source, children, and later generations all check themselves.
+
+A victim is a small program in three acts (see victims/victim.h), named by the one behaviour it is about.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from native import play
+
+from bunshin_gym import UnsupportedResource, Workspace, WorkspaceError, WorkspaceSpec
+
+pytestmark = [pytest.mark.engine("native"), pytest.mark.needs("gcc")]
+
+VICTIMS = play.all_victims()
+
+# Where a victim needs another workspace than the others.
+SPECS: dict[str, dict[str, Any]] = {
+    "credentials": {"capabilities": "container"},
+}
+
+# Known to fail, and why. The tests are strict: one that passes must be taken off this list.
+KNOWN_FAILURES: dict[str, str] = {}
+KNOWN_FAILURES_OF_ORDINARY_USERS: dict[str, str] = {}
+
+# Refused by name, for now: the words that the refusal must hold.
+REFUSED: dict[str, str] = {}
+
+
+def known_failure(name: str) -> str:
+    more = KNOWN_FAILURES_OF_ORDINARY_USERS if os.geteuid() != 0 else {}
+    return KNOWN_FAILURES.get(name, "") or more.get(name, "")
+
+
+def cases(kept: bool) -> list[Any]:
+    chosen = []
+    for victim in VICTIMS:
+        if (victim.name not in REFUSED) != kept:
+            continue
+        reason = known_failure(victim.name)
+        marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
+        chosen.append(pytest.param(victim, id=victim.name, marks=marks))
+    return chosen
+
+
+@contextlib.contextmanager
+def stage(victim: play.Victim) -> Iterator[Workspace]:
+    with Workspace(WorkspaceSpec(engine="native", **SPECS.get(victim.name, {}))) as workspace:
+        yield workspace
+
+
+@pytest.mark.parametrize("victim", cases(kept=True))
+def test_a_victim_is_well_in_every_fork(victim: play.Victim) -> None:
+    with contextlib.ExitStack() as open_ones, stage(victim) as source:
+
+        def keep(child: Workspace | WorkspaceError) -> Workspace:
+            if isinstance(child, WorkspaceError):
+                raise child
+            return open_ones.enter_context(child)
+
+        place = play.start(source, victim)
+        begun = time.monotonic()
+        with source.snapshot() as snapshot:
+            first, second = (keep(child) for child in snapshot.fork(2))
+        third = keep(play.one_fork(first))
+        fourth = keep(play.one_fork(third))
+        took = time.monotonic() - begun
+        who = ["source", "child", "child forked again", "grandchild", "great-grandchild"]
+        wrong = play.verdicts(list(zip(who, [source, second, first, third, fourth], strict=True)), place, took)
+        assert not wrong, "\n".join(f"{name}: {word}" for name, word in wrong.items())
+
+
+@pytest.mark.parametrize("victim", cases(kept=False))
+def test_a_victim_that_cannot_be_forked_is_refused_by_name_and_stays_well(victim: play.Victim) -> None:
+    with stage(victim) as source:
+        place = play.start(source, victim)
+        with pytest.raises(UnsupportedResource) as caught:
+            source.snapshot()
+        error = caught.value
+        assert REFUSED[victim.name] in str(error), error
+        assert error.pid > 1 and error.comm and error.reason in str(error)
+        assert not play.verdicts([("source", source)], place, 0.0)
+
+
+def test_every_name_in_the_tables_is_a_victim() -> None:
+    names = {victim.name for victim in VICTIMS}
+    for table in (SPECS, KNOWN_FAILURES, KNOWN_FAILURES_OF_ORDINARY_USERS, REFUSED):
+        assert set(table) <= names, set(table) - names
+
+
+def test_every_victim_says_what_it_is_about() -> None:
+    for victim in VICTIMS:
+        assert victim.about.endswith((".", "?")) and len(victim.about) > 20, victim.path
+
+
+ORDINARY_ID = 65534
+
+
+@pytest.mark.needs("root", "setpriv")
+@pytest.mark.timeout(900)
+def test_the_same_as_an_ordinary_user() -> None:
+    """The suite again, in a copy of the tree that the user can read, with a state directory of his own."""
+    here = Path(__file__).resolve().parents[2]
+    scratch = play.scratch()
+    try:
+        tree, home = scratch / "tree", scratch / "home"
+        ignore = shutil.ignore_patterns("__pycache__", "*.o", ".git", ".venv", ".*_cache", ".hypothesis")
+        for name in ("bunshin_gym", "envs", "tests", "native"):
+            shutil.copytree(here / name, tree / name, symlinks=True, ignore=ignore)
+        shutil.copy(here / "pyproject.toml", tree)
+        home.mkdir()
+        os.chown(home, ORDINARY_ID, ORDINARY_ID)
+        user = ["setpriv", f"--reuid={ORDINARY_ID}", f"--regid={ORDINARY_ID}", "--clear-groups"]
+        pytest_arguments = ["-q", "-p", "no:cacheprovider", "--no-header", "-k", "victim", "tests/native/test_victims.py"]
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "TMPDIR": str(home),
+            "BUNSHIN_STATE_DIR": str(home),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        done = subprocess.run(
+            [*user, sys.executable, "-m", "pytest", *pytest_arguments],
+            cwd=tree, env=environment, capture_output=True, text=True, timeout=800,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}"
+        assert " passed" in done.stdout, done.stdout[-2000:]
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
