@@ -239,6 +239,10 @@ class Context(_Handle):
         with self as pointer:
             _check(_lib().bunshin_context_remove(pointer, path.encode()))
 
+    def merge(self, blob: bytes) -> None:
+        with self as pointer:
+            _check(_lib().bunshin_context_merge(pointer, blob, len(blob)))
+
     def flush(self) -> None:
         with self as pointer:
             _check(_lib().bunshin_context_flush(pointer))

@@ -58,6 +58,7 @@ SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "bunshin_context_create": (ERROR, (POINTER(ContextOptions), POINTER(HANDLE))),
     "bunshin_context_destroy": (None, (HANDLE,)),
     "bunshin_context_remove": (ERROR, (HANDLE, c_char_p)),
+    "bunshin_context_merge": (ERROR, (HANDLE, *BLOB)),
     "bunshin_context_flush": (ERROR, (HANDLE,)),
     "bunshin_workspace_create": (ERROR, (HANDLE, *BLOB, POINTER(HANDLE))),
     "bunshin_workspace_destroy": (None, (HANDLE,)),

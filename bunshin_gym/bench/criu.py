@@ -54,6 +54,7 @@ def compare_with_criu(heap: int) -> dict[str, Any]:
 
 def _measure(runc: str, criu: str, name: str, folder: Path, heap: int) -> dict[str, Any]:
     version = subprocess.run([criu, "--version"], capture_output=True, text=True, check=False).stdout.split()
+    path = _flag(runc, criu)
     bundle = _bundle(runc, folder, heap)
     _run([runc, "run", "--detach", "--bundle", str(bundle), name])
     deadline = time.monotonic() + _TIMEOUT
@@ -65,10 +66,13 @@ def _measure(runc: str, criu: str, name: str, folder: Path, heap: int) -> dict[s
     for number in range(_ROUNDS):
         image = folder / f"image{number}"
         begin = time.perf_counter()
-        _run([runc, "checkpoint", "--image-path", str(image), "--work-path", str(folder / "work"), name])
+        try:
+            _run([runc, *path, "checkpoint", "--image-path", str(image), "--work-path", str(folder / "work"), name])
+        except _Trouble as trouble:
+            raise _Trouble(_reason(folder / "work/dump.log") or str(trouble)) from None
         dumps.append((time.perf_counter() - begin) * 1000)
         begin = time.perf_counter()
-        _run([runc, "restore", "--detach", "--image-path", str(image), "--bundle", str(bundle), name])
+        _run([runc, *path, "restore", "--detach", "--image-path", str(image), "--bundle", str(bundle), name])
         restores.append((time.perf_counter() - begin) * 1000)
     size = sum(path.stat().st_size for path in (folder / f"image{_ROUNDS - 1}").iterdir())
     return {
@@ -104,6 +108,22 @@ def _bundle(runc: str, folder: Path, heap: int) -> Path:
     )
     (bundle / "config.json").write_text(json.dumps(config))
     return bundle
+
+
+def _flag(runc: str, criu: str) -> list[str]:
+    """How to tell this runc which criu to use: older ones want to be told, newer ones look in PATH."""
+    usage = subprocess.run([runc, "--help"], capture_output=True, text=True, check=False).stdout
+    return ["--criu", criu] if "--criu " in usage else []
+
+
+def _reason(log: Path) -> str:
+    """What CRIU's log says went wrong."""
+    if not log.exists():
+        return ""
+    errors = [
+        line for line in log.read_text(errors="replace").splitlines() if "Error (" in line and ": exited" not in line
+    ]
+    return f"criu: {errors[0].partition('): ')[2]}" if errors else ""
 
 
 def _run(argv: list[str]) -> None:

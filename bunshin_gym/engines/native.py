@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Literal
 
 from bunshin_gym._native import Context, NativeFailure, SnapshotHandle, WorkspaceHandle, encode_records, features
 from bunshin_gym._native import handles as _codes
+from bunshin_gym.engines.native_layers import Layer, Merge
 from bunshin_gym.errors import EngineUnavailable, ForkError, ImageError, UnsupportedResource, WorkspaceError, WorkspaceLost
 from bunshin_gym.errors import WorkspaceBusy
 from bunshin_gym.image import Image, MountPoint, state_parent
@@ -71,40 +72,6 @@ def _public(failure: NativeFailure) -> WorkspaceError:
         fd = failure.fd if failure.fd >= 0 else None
         return UnsupportedResource(text, pid=failure.pid, comm=comm, fd=fd, reason=text.rpartition(", ")[2])
     return kind(failure.message, errno=failure.errno or None)
-
-
-class Layer:
-    """A directory with one part a mount point: the upper layer of a workspace, or a sealed one below others."""
-
-    def __init__(self, context: Context, path: Path, keys: Sequence[str]) -> None:
-        self.path = path
-        self._context = context
-        self._count = 1
-        self._lock = threading.Lock()
-        for key in keys:
-            (path / key).mkdir(parents=True)
-            (path / f"{key}.work").mkdir()
-
-    def hold(self) -> Layer:
-        with self._lock:
-            self._count += 1
-        return self
-
-    def drop(self) -> None:
-        with self._lock:
-            self._count -= 1
-            if self._count:
-                return
-        try:
-            self._context.remove(str(self.path))
-        except NativeFailure:
-            pass  # the owner is ending: the keeper removes the whole state directory
-
-    def part(self, key: str) -> str | None:
-        """The part for a mount point, or None where nothing was written there."""
-        path = self.path / key
-        with os.scandir(path) as entries:
-            return str(path) if any(True for _ in entries) else None
 
 
 class NativeEngine:
@@ -174,12 +141,12 @@ class NativeEngine:
             raise _public(failure) from failure
         return NativeWorkspace(self, spec, image, mounts, handle, upper, ())
 
-    def new_layer(self, mounts: Sequence[MountPoint]) -> Layer:
+    def new_layer(self, mounts: Sequence[MountPoint], work: bool = True) -> Layer:
         with self._lock:
             self._next_layer += 1
             number = self._next_layer
         keys = [point.key for point in mounts if point.writable]
-        return Layer(self.context(), self._state / "layers" / str(number), keys)
+        return Layer(self.context(), self._state / "layers" / str(number), keys, work)
 
     def plan(
         self, spec: WorkspaceSpec, image: Image, mounts: Sequence[MountPoint], upper: Layer, sealed: Sequence[Layer],
@@ -287,6 +254,7 @@ class NativeWorkspace:
         self._handle = handle
         self._closed = False
         self._session = "shell"
+        self._merge: Merge | None = None
 
     @property
     def alive(self) -> bool:
@@ -399,7 +367,8 @@ class NativeWorkspace:
             handle = self._handle.seal(SEAL_TIMEOUT)
         except NativeFailure as failure:
             raise _public(failure) from failure
-        layers = (self.upper.hold(), *(layer.hold() for layer in self.sealed))
+        sealed = self._merge.take(self.sealed) if self._merge else self.sealed
+        layers = (self.upper.hold(), *(layer.hold() for layer in sealed))
         snapshot = NativeSnapshot(self, handle, layers)
         try:
             child = snapshot.rebuild()
@@ -408,9 +377,14 @@ class NativeWorkspace:
             snapshot.close()
             raise
         self._become(child)
+        if self._merge is None or self._merge.done:
+            if self._merge:
+                self._merge.close()
+            self._merge = Merge.start(self.engine, self.mounts, self.sealed)
         return snapshot
 
     def _become(self, child: NativeWorkspace) -> None:
+        """Take over what a fork of this workspace has: its tree, and the layers it stands on."""
         self._handle.replace(child._handle)
         old = (self.upper, *self.sealed)
         self.upper, self.sealed = child.upper, child.sealed
@@ -440,6 +414,8 @@ class NativeWorkspace:
             return
         self._closed = True
         self._handle.close()
+        if self._merge:
+            self._merge.close()
         for layer in (self.upper, *self.sealed):
             layer.drop()
 

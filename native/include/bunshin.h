@@ -73,6 +73,8 @@ struct bunshin_error *bunshin_context_create(const struct bunshin_context_option
 void bunshin_context_destroy(struct bunshin_context *context);
 /* Removes a directory tree below the state directory, whatever modes and owners it holds, in the background. */
 struct bunshin_error *bunshin_context_remove(struct bunshin_context *context, const char *path);
+/* Makes one layer of several: records {target, layer…}, top first, one a mount point. Waits until it is done. */
+struct bunshin_error *bunshin_context_merge(struct bunshin_context *context, const uint8_t *records, size_t size);
 /* Waits until earlier removals are done. */
 struct bunshin_error *bunshin_context_flush(struct bunshin_context *context);
 

@@ -25,9 +25,10 @@ struct ward { /* a workspace in the keeper's care */
     struct ward *next;
 };
 
-struct remover { /* a child that deletes a tree */
+struct remover { /* a child that deletes or merges trees */
     pid_t pid;
     int reply;
+    bool merges;
     struct remover *next;
 };
 
@@ -114,9 +115,39 @@ static void keeper_remove(struct keeper *keeper, const char *path, int reply) {
     keeper->removers = remover;
 }
 
+/* Runs work in a child, so that a large tree holds up no workspace; the answer says whether it went well. */
+static void keeper_merge(struct keeper *keeper, const struct wire *request, int reply) {
+    struct remover *remover = calloc(1, sizeof *remover);
+    pid_t pid = remover ? fork() : -1;
+    if (pid == 0) {
+        prctl(PR_SET_NAME, "bunshin-merge");
+        struct records *records = malloc(sizeof *records);
+        if (!records)
+            _exit(1);
+        records_init(records, request->payload, request->payload_size);
+        while (records_next(records))
+            if (records->count < 2 || !merge_layers(records->string[0], records->string + 1, records->count - 1))
+                _exit(1);
+        _exit(0);
+    }
+    if (pid < 0) {
+        free(remover);
+        wire_answer(reply, bunshin_error_os("cannot merge layers: fork"));
+        if (reply >= 0)
+            close(reply);
+        return;
+    }
+    remover->pid = pid;
+    remover->reply = reply;
+    remover->merges = true;
+    remover->next = keeper->removers;
+    keeper->removers = remover;
+}
+
 static void keeper_reap(struct keeper *keeper) {
     for (;;) {
-        pid_t pid = waitpid(-1, NULL, WNOHANG | __WALL);
+        int status = 0;
+        pid_t pid = waitpid(-1, &status, WNOHANG | __WALL);
         if (pid <= 0)
             break;
         for (struct ward **at = &keeper->wards; *at; at = &(*at)->next)
@@ -134,7 +165,7 @@ static void keeper_reap(struct keeper *keeper) {
             if ((*at)->pid == pid) {
                 struct remover *remover = *at;
                 *at = remover->next;
-                wire_answer(remover->reply, NULL);
+                wire_answer(remover->reply, remover->merges && status ? bunshin_error_new(BUNSHIN_ERROR_OS, EIO, "cannot merge layers") : NULL);
                 if (remover->reply >= 0)
                     close(remover->reply);
                 free(remover);
@@ -163,6 +194,9 @@ static void keeper_handle(struct keeper *keeper, struct wire *request) {
     case WIRE_REMOVE:
         snprintf(path, sizeof path, "%.*s", (int)request->payload_size, (const char *)request->payload);
         keeper_remove(keeper, path, take_fd(request, 0));
+        break;
+    case WIRE_MERGE:
+        keeper_merge(keeper, request, take_fd(request, 0));
         break;
     case WIRE_FLUSH:
         if (keeper->flush_reply >= 0)

@@ -36,6 +36,10 @@ struct bunshin_error *spawn_prepare(void) MUST_CHECK;
 
 /* remove.c: deletes a tree whatever its modes; false when something stayed. */
 bool remove_tree(const char *path);
+bool remove_tree_at(int directory, const char *name);
+
+/* merge.c: makes one layer (a directory) of several, top first; false when something failed. */
+bool merge_layers(const char *target, const char *const *layers, size_t count);
 
 int keeper_main(int socket, pid_t owner, const char *state_path);
 

@@ -56,4 +56,6 @@ static bool remove_entries(int directory, int depth) {
     return ok;
 }
 
+bool remove_tree_at(int directory, const char *name) { return remove_entry(directory, name, 0); }
+
 bool remove_tree(const char *path) { return remove_entry(AT_FDCWD, path, 0); }

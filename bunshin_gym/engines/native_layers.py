@@ -1,0 +1,101 @@
+"""The directories that workspaces of the native engine write into: counted, sealed, merged, removed.
+
+A layer has one part a mount point. It is the upper layer of one workspace, then sealed below others; it is removed when
+neither a workspace nor a snapshot uses it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bunshin_gym._native import Context, NativeFailure, encode_records
+
+if TYPE_CHECKING:
+    from bunshin_gym.engines.native import NativeEngine
+    from bunshin_gym.image import MountPoint
+
+__all__ = ["Layer", "Merge"]
+
+# Every seal adds a layer, and every lookup of an absent name asks them all: beyond this many they are merged.
+DEPTH = 16
+
+
+class Layer:
+    """A directory with one part a mount point: the upper layer of a workspace, or a sealed one below others."""
+
+    def __init__(self, context: Context, path: Path, keys: Sequence[str], work: bool) -> None:
+        self.path = path
+        self._context = context
+        self._count = 1
+        self._lock = threading.Lock()
+        for key in keys:
+            (path / key).mkdir(parents=True)
+            if work:
+                (path / f"{key}.work").mkdir()
+
+    def hold(self) -> Layer:
+        with self._lock:
+            self._count += 1
+        return self
+
+    def drop(self) -> None:
+        with self._lock:
+            self._count -= 1
+            if self._count:
+                return
+        try:
+            self._context.remove(str(self.path))
+        except NativeFailure:
+            pass  # the owner is ending: the keeper removes the whole state directory
+
+    def part(self, key: str) -> str | None:
+        """The part for a mount point, or None where nothing was written there."""
+        path = self.path / key
+        with os.scandir(path) as entries:
+            return str(path) if any(True for _ in entries) else None
+
+
+class Merge:
+    """Several sealed layers becoming one, in the background. They stay as they are for those who use them."""
+
+    def __init__(self, engine: NativeEngine, mounts: Sequence[MountPoint], layers: tuple[Layer, ...]) -> None:
+        self._layers = tuple(layer.hold() for layer in layers)
+        self._merged = engine.new_layer(mounts, work=False)
+        self._failed = False
+        records = []
+        for point in mounts:
+            if point.writable and (parts := [part for layer in layers if (part := layer.part(point.key))]):
+                records.append((str(self._merged.path / point.key), *parts))
+        self._thread = threading.Thread(target=self._run, args=(engine.context(), encode_records(records)), daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def start(cls, engine: NativeEngine, mounts: Sequence[MountPoint], layers: tuple[Layer, ...]) -> Merge | None:
+        """A merge of these layers, if they are many enough."""
+        return cls(engine, mounts, layers) if len(layers) > DEPTH else None
+
+    def _run(self, context: Context, blob: bytes) -> None:
+        try:
+            context.merge(blob)
+        except NativeFailure:
+            self._failed = True  # the layers stay many: slower, not wrong
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def take(self, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+        """The same files as `layers`, with fewer layers where the merge is finished."""
+        count = len(self._layers)
+        if not self.done or self._failed or layers[-count:] != self._layers:
+            return layers
+        return (*layers[:-count], self._merged)
+
+    def close(self) -> None:
+        self._thread.join()
+        for layer in (*self._layers, self._merged):
+            layer.drop()
