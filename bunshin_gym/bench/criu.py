@@ -25,7 +25,7 @@ _LINKED = ("bin", "lib", "lib64", "sbin")
 # A shell, an interpreter with as many random bytes, a server and a sleeping process.
 _PROCESSES = """\
 python3 -c 'import os, time; data = os.urandom({heap}); open("/tmp/ready", "w"); time.sleep(100000)' &
-python3 -m http.server 8000 >/dev/null 2>&1 &
+python3 -m http.server --bind 127.0.0.1 0 >/dev/null 2>&1 &
 sleep 100000 &
 wait
 """
@@ -56,7 +56,8 @@ def _measure(runc: str, criu: str, name: str, folder: Path, heap: int) -> dict[s
     version = subprocess.run([criu, "--version"], capture_output=True, text=True, check=False).stdout.split()
     path = _flag(runc, criu)
     bundle = _bundle(runc, folder, heap)
-    _run([runc, "run", "--detach", "--bundle", str(bundle), name])
+    log = folder / "runc.log"
+    _run([runc, "run", "--detach", "--bundle", str(bundle), name], log)
     deadline = time.monotonic() + _TIMEOUT
     while not (bundle / "tmp/ready").exists():
         if time.monotonic() > deadline:
@@ -67,12 +68,14 @@ def _measure(runc: str, criu: str, name: str, folder: Path, heap: int) -> dict[s
         image = folder / f"image{number}"
         begin = time.perf_counter()
         try:
-            _run([runc, *path, "checkpoint", "--image-path", str(image), "--work-path", str(folder / "work"), name])
+            _run(
+                [runc, *path, "checkpoint", "--image-path", str(image), "--work-path", str(folder / "work"), name], log
+            )
         except _Trouble as trouble:
             raise _Trouble(_reason(folder / "work/dump.log") or str(trouble)) from None
         dumps.append((time.perf_counter() - begin) * 1000)
         begin = time.perf_counter()
-        _run([runc, *path, "restore", "--detach", "--image-path", str(image), "--bundle", str(bundle), name])
+        _run([runc, *path, "restore", "--detach", "--image-path", str(image), "--bundle", str(bundle), name], log)
         restores.append((time.perf_counter() - begin) * 1000)
     size = sum(path.stat().st_size for path in (folder / f"image{_ROUNDS - 1}").iterdir())
     return {
@@ -95,10 +98,12 @@ def _bundle(runc: str, folder: Path, heap: int) -> Path:
         if Path("/", link).is_symlink():
             (root / link).symlink_to(f"usr/{link}")
     (bundle / "tmp").mkdir()
-    _run([runc, "spec", "--bundle", str(bundle)])
+    _run([runc, "spec", "--bundle", str(bundle)], folder / "runc.log")
     config = json.loads((bundle / "config.json").read_text())
     config["process"].update(terminal=False, args=["/usr/bin/bash", "-c", _PROCESSES.format(heap=heap)])
     config["process"]["env"] = ["PATH=/usr/bin:/bin"]
+    # The machine's own network: locking one of its own takes CRIU the iptables programs.
+    config["linux"]["namespaces"] = [n for n in config["linux"]["namespaces"] if n["type"] != "network"]
     config["root"] = {"path": "rootfs", "readonly": True}
     config["mounts"] += [
         {"destination": bound, "type": "bind", "source": bound, "options": ["rbind", "ro"]} for bound in _BOUND
@@ -117,30 +122,22 @@ def _flag(runc: str, criu: str) -> list[str]:
 
 
 def _reason(log: Path) -> str:
-    """What CRIU's log says went wrong."""
+    """What CRIU's log says went wrong: the first error that is not one it goes on after."""
     if not log.exists():
         return ""
-    errors = [
-        line for line in log.read_text(errors="replace").splitlines() if "Error (" in line and ": exited" not in line
-    ]
-    return f"criu: {errors[0].partition('): ')[2]}" if errors else ""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if "Error (" in line]
+    causes = [line for line in lines if not any(word in line for word in (": exited", "execvp", "rlimit: "))]
+    return f"criu: {causes[0].partition('): ')[2]}" if causes else ""
 
 
-def _run(argv: list[str]) -> None:
-    # Not pipes: a detached container would hold them, and end of file would never come.
-    with tempfile.TemporaryFile() as errors:
-        try:
-            subprocess.run(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                timeout=_TIMEOUT,
-                check=True,
-            )
-        except subprocess.TimeoutExpired:
-            raise _Trouble(f"{argv[1]} took more than {_TIMEOUT:g} s") from None
-        except subprocess.CalledProcessError:
-            errors.seek(0)
-            last = errors.read().decode(errors="replace").strip().splitlines()[-1:]
-            raise _Trouble(f"runc {argv[1]}: {' '.join(last)}") from None
+def _run(argv: list[str], log: Path) -> None:
+    """Run a step of runc's. Its messages go to a file: a container keeps the streams of the runc that started it."""
+    argv = [argv[0], "--log", str(log), *argv[1:]]
+    silent = subprocess.DEVNULL
+    try:
+        subprocess.run(argv, stdin=silent, stdout=silent, stderr=silent, timeout=_TIMEOUT, check=True)
+    except subprocess.TimeoutExpired:
+        raise _Trouble(f"runc takes more than {_TIMEOUT:g} s") from None
+    except subprocess.CalledProcessError:
+        last = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
+        raise _Trouble(f"runc: {' '.join(last)}") from None

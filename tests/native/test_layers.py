@@ -11,8 +11,8 @@ from bunshin_gym.workspace import Workspace, WorkspaceSpec
 
 STEPS = 40
 LIST = (
-    "cd /work && find . -printf '%P %y %m %s %l\\n' | grep -v ' d [0-9]* ' | sort; "
-    "find . -type d -printf '%P %m\\n' | sort; find . -type f -exec sha256sum {} + | sort"
+    "{ cd /work && find . -printf '%P %y %m %s %l\\n' | grep -v ' d [0-9]* ' | sort; "
+    "find . -type d -printf '%P %m\\n' | sort; find . -type f -exec sha256sum {} + | sort; } 2>/dev/null"
 )
 
 
@@ -28,7 +28,7 @@ def random_step(rng: random.Random, number: int) -> str:
             f"mv {name} {other}",
             f"rm -rf {name}; mkdir -p {name}; echo {number} > {name}/inner",
             f"rm -rf {name}; ln -s target-{number} {name}",
-            f"chmod {rng.choice(['600', '644', '755'])} {name}",
+            f"chmod {rng.choice(['700', '744', '755'])} {name}",
             f"cp -a {name} {other}",
             f"mkdir -p d/e && rm -rf d && mkdir d && touch d/new-{number}",
         ]
