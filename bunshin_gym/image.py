@@ -1,7 +1,7 @@
 """Images: the read-only layers a workspace starts from, and how they become the mounts of a new root.
 
-An image is a list of mount points, each with its lower directories. The root is always an overlay; other mount points
-(the host image has /usr) are overlays where their files belong to us, and read-only binds where they do not.
+An image is a list of mount points, each with its lower directories. The root is an overlay that can be written; other
+mount points (the host image has /usr) are read-only, except while an image is built on them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Self
 
@@ -45,11 +45,19 @@ _SKELETON = [
 
 @dataclass(frozen=True)
 class MountPoint:
-    """One mount of an image: where, from which directories (top first), and whether it can be written."""
+    """One mount of an image: where, from which directories (top first), and whether it can be written.
+
+    `buildable`: whether set-up commands of Image.build() may write there.
+    """
 
     path: str
     lowers: tuple[str, ...]
     writable: bool = True
+    buildable: bool = True
+
+    def for_building(self) -> MountPoint:
+        """The same mount, writable if set-up commands may write there."""
+        return replace(self, writable=self.buildable)
 
     @property
     def key(self) -> str:
@@ -185,11 +193,11 @@ def _host_mounts(state: Path, shown: tuple[str, ...]) -> tuple[MountPoint, ...]:
             making.rename(skeleton)
     for path in shown:
         (skeleton / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
-    ours = os.geteuid() == 0  # what real root owns is read-only in the namespace of an ordinary user
-    points = [MountPoint("/", (str(skeleton),)), MountPoint("/usr", ("/usr",), writable=ours)]
+    ours = os.geteuid() == 0  # what real root owns cannot be written in the namespace of an ordinary user
+    points = [MountPoint("/", (str(skeleton),)), MountPoint("/usr", ("/usr",), writable=False, buildable=ours)]
     if os.path.isdir("/opt") and os.listdir("/opt"):
-        points.append(MountPoint("/opt", ("/opt",), writable=False))
-    points += [MountPoint(path, (path,), writable=False) for path in shown]
+        points.append(MountPoint("/opt", ("/opt",), writable=False, buildable=ours))
+    points += [MountPoint(path, (path,), writable=False, buildable=False) for path in shown]
     return tuple(points)
 
 
@@ -260,9 +268,9 @@ _built = _BuiltLayers()
 
 def _with_layer(point: MountPoint, layer: Path) -> MountPoint:
     part = layer / point.key
-    if not point.writable or not part.is_dir() or not os.listdir(part):
+    if not part.is_dir() or not os.listdir(part):
         return point
-    return MountPoint(point.path, (str(part), *point.lowers), True)
+    return replace(point, lowers=(str(part), *point.lowers))
 
 
 def _build(base: Image, commands: tuple[str, ...], network: Literal["none", "host"], timeout: float, digest: str) -> Path:

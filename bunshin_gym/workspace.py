@@ -109,12 +109,14 @@ class ProcessInfo:
 
 @dataclass(frozen=True)
 class ForkReport:
-    """What a seal or a fork cost: milliseconds per stage, bytes shared and copied, and what was left out and why."""
+    """What a seal cost: milliseconds per stage, processes and threads, bytes shared and copied, what was left out and why."""
 
     stages: Mapping[str, float] = field(default_factory=dict)
     bytes_shared: int = 0
     bytes_copied: int = 0
     skipped: tuple[str, ...] = ()
+    processes: int = 0
+    threads: int = 0
 
 
 class Workspace:

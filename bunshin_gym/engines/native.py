@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Literal
 
 from bunshin_gym._native import Context, NativeFailure, SnapshotHandle, WorkspaceHandle, encode_records, features
 from bunshin_gym._native import handles as _codes
-from bunshin_gym.engines.native_layers import Layer, Merge
+from bunshin_gym.engines.native_layers import Layer, LayerPool, Merge
 from bunshin_gym.errors import EngineUnavailable, ForkError, ImageError, UnsupportedResource, WorkspaceError, WorkspaceLost
 from bunshin_gym.errors import WorkspaceBusy
 from bunshin_gym.image import Image, MountPoint, state_parent
@@ -88,7 +88,6 @@ class NativeEngine:
         self._context: Context | None = None
         self._owner = 0
         self._state = Path()
-        self._next_layer = 0
 
     def features(self) -> dict[str, Any]:
         """What this machine can do. Values are strings, as `bunshin doctor` shows them."""
@@ -113,6 +112,7 @@ class NativeEngine:
                 except NativeFailure as failure:
                     shutil.rmtree(self._state, ignore_errors=True)
                     raise EngineUnavailable(f"cannot run workspaces here: {failure.message}") from failure
+                self._layers = LayerPool(self._context, self._state / "layers")
                 self._owner = os.getpid()
                 atexit.register(self.shutdown)
             return self._context
@@ -122,15 +122,18 @@ class NativeEngine:
         with self._lock:
             context, self._context = self._context, None
         if context is not None and self._owner == os.getpid():
+            self._layers.close()
             context.close()
 
     # -- workspaces
 
-    def create(self, spec: WorkspaceSpec) -> NativeWorkspace:
+    def create(self, spec: WorkspaceSpec, building: bool = False) -> NativeWorkspace:
         context = self.context()
         image = spec.image if spec.image is not None else Image.host()
         try:
             mounts = image.mounts(self._state)
+            if building:
+                mounts = tuple(point.for_building() for point in mounts)
         except OSError as error:
             raise ImageError(f"cannot prepare {image}: {error}") from error
         upper = self.new_layer(mounts)
@@ -142,11 +145,8 @@ class NativeEngine:
         return NativeWorkspace(self, spec, image, mounts, handle, upper, ())
 
     def new_layer(self, mounts: Sequence[MountPoint], work: bool = True) -> Layer:
-        with self._lock:
-            self._next_layer += 1
-            number = self._next_layer
-        keys = [point.key for point in mounts if point.writable]
-        return Layer(self.context(), self._state / "layers" / str(number), keys, work)
+        keys = tuple(point.key for point in mounts if point.writable)
+        return self._layers.make(keys) if work else Layer(self.context(), self._layers.new_path(), keys, work)
 
     def plan(
         self, spec: WorkspaceSpec, image: Image, mounts: Sequence[MountPoint], upper: Layer, sealed: Sequence[Layer],
@@ -161,7 +161,10 @@ class NativeEngine:
                 parts = [part for layer in sealed if (part := layer.part(point.key))]
                 for part in (str(upper.path / point.key), *parts):
                     records.append(("layer", part, point.path.rstrip("/") + "/"))
-                records.append(("overlay", target, str(upper.path / point.key), str(upper.path / f"{point.key}.work"), *parts, *point.lowers))
+                upper_part = str(upper.path / point.key)
+                records.append(("overlay", target, upper_part, f"{upper_part}.work", *parts, *point.lowers))
+            elif len(point.lowers) > 1:
+                records.append(("overlay", target, "", "", *point.lowers))
             else:
                 records.append(("bind", point.lowers[0], target, "rec,ro,nosuid,nodev"))
         records += [
@@ -218,7 +221,7 @@ class NativeEngine:
     ) -> None:
         """Run commands in a workspace on `base` and move its upper layer to `target`."""
         spec = WorkspaceSpec(image=base, network=network, capabilities="container", pids_limit=None, cwd=base.cwd)
-        workspace = self.create(spec)
+        workspace = self.create(spec, building=True)
         try:
             for command in commands:
                 result = workspace.call(ToolCall("exec", {"argv": ["bash", "-c", command]}), timeout)
@@ -500,11 +503,14 @@ def _report(text: str) -> ForkReport:
         name, _, value = line.partition(" ")
         if name == "skipped":
             skipped.append(value)
-        elif name.startswith("bytes-"):
+        elif name.startswith("bytes-") or name in ("processes", "threads"):
             counts[name] = int(value)
         else:
             stages[name] = float(value)
-    return ForkReport(stages, counts.get("bytes-shared", 0), counts.get("bytes-copied", 0), tuple(skipped))
+    return ForkReport(
+        stages, counts.get("bytes-shared", 0), counts.get("bytes-copied", 0), tuple(skipped),
+        counts.get("processes", 0), counts.get("threads", 0),
+    )  # fmt: skip
 
 
 def _remove_stale(parent: Path) -> None:

@@ -59,6 +59,60 @@ class Layer:
             return str(path) if any(True for _ in entries) else None
 
 
+class LayerPool:
+    """Fresh layers, a few of them made ahead: on some file systems making their directories is a good part of a fork."""
+
+    AHEAD = 4
+
+    def __init__(self, context: Context, directory: Path) -> None:
+        self._context = context
+        self._directory = directory
+        self._count = 0
+        self._lock = threading.Lock()
+        self._spare: dict[tuple[str, ...], list[Layer]] = {}
+        self._wanted: set[tuple[str, ...]] = set()
+        self._wake = threading.Event()
+        self._closed = False
+        self._thread = threading.Thread(target=self._refill, name="bunshin-layers", daemon=True)
+        self._thread.start()
+
+    def new_path(self) -> Path:
+        """A place for a layer that nobody has."""
+        with self._lock:
+            self._count += 1
+            return self._directory / str(self._count)
+
+    def make(self, keys: tuple[str, ...]) -> Layer:
+        """A fresh layer with a part for each of these mount points."""
+        with self._lock:
+            spare = self._spare.get(keys)
+            layer = spare.pop() if spare else None
+            self._wanted.add(keys)
+        self._wake.set()
+        return layer or Layer(self._context, self.new_path(), keys, work=True)
+
+    def _refill(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            if self._closed:
+                return
+            for keys in list(self._wanted):
+                while len(self._spare.get(keys, ())) < self.AHEAD and not self._closed:
+                    try:
+                        layer = Layer(self._context, self.new_path(), keys, work=True)
+                    except OSError:
+                        break  # whoever needs one meets the same error, and can tell of it
+                    with self._lock:
+                        self._spare.setdefault(keys, []).append(layer)
+
+    def close(self) -> None:
+        """Stop making layers; those made ahead go with the state directory."""
+        self._closed = True
+        self._wake.set()
+        self._thread.join(timeout=5)
+
+
 class Merge:
     """Several sealed layers becoming one, in the background. They stay as they are for those who use them."""
 
