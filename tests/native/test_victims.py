@@ -59,6 +59,15 @@ def stage(victim: play.Victim) -> Iterator[Workspace]:
         yield workspace
 
 
+@pytest.mark.parametrize("victim", VICTIMS, ids=lambda victim: victim.name)
+def test_a_victim_that_nobody_forks_is_well(victim: play.Victim) -> None:
+    """Else it is the victim that is wrong."""
+    with stage(victim) as source:
+        place = play.start(source, victim)
+        wrong = play.verdicts([("source", source)], place, 0.0)
+        assert not wrong, wrong["source"]
+
+
 @pytest.mark.parametrize("victim", cases(kept=True))
 def test_a_victim_is_well_in_every_fork(victim: play.Victim) -> None:
     with contextlib.ExitStack() as open_ones, stage(victim) as source:

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "blob/blob.h"
+#include "common/wire.h"
 #include "fork/blob_args.h"
 
 #define PR_TIMER_CREATE_RESTORE_IDS 77
@@ -121,7 +122,8 @@ static void restore_actions(struct restorer_args *args, const struct image_proce
 
 static void restore_timers(struct restorer_args *args, const struct image_process *process) {
     struct image_timer *timers = (struct image_timer *)image_at(IMAGE(args), TABLE_TIMER) + process->first_timer;
-    long exact = process->timer_count ? blob_call(SYS_prctl, PR_TIMER_CREATE_RESTORE_IDS, 1, 0, 0, 0) : 0;
+    bool ids = process->timer_count && !(args->without & WITHOUT_TIMER_IDS);
+    long exact = ids ? blob_call(SYS_prctl, PR_TIMER_CREATE_RESTORE_IDS, 1, 0, 0, 0) : -1;
     for (int32_t i = 0; i < process->timer_count; i++) {
         struct {
             uint64_t value;
@@ -143,7 +145,7 @@ static void restore_timers(struct restorer_args *args, const struct image_proces
         if (setting[2] || setting[3])
             check(args, STEP_TIMER, blob_call(SYS_timer_settime, timers[i].id, 0, setting, 0), timers[i].id);
     }
-    if (process->timer_count && exact == 0)
+    if (exact == 0)
         blob_call(SYS_prctl, PR_TIMER_CREATE_RESTORE_IDS, 0, 0, 0, 0);
     for (int which = 0; which < 3; which++)
         if (process->interval_timer[which][2] || process->interval_timer[which][3])

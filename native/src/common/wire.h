@@ -14,6 +14,13 @@
 #define WIRE_FDS_MAX 250
 #define WIRE_INLINE_MAX 32768
 
+/* Abilities that the tests take away, so that what stands in for them is tried: the third argument of WIRE_SPAWN. */
+enum without {
+    WITHOUT_PAGEMAP_SCAN = 1,
+    WITHOUT_OVERLAY_ONE_BY_ONE = 2,
+    WITHOUT_TIMER_IDS = 4,
+};
+
 enum wire_verb {
     /* to the keeper */
     WIRE_SPAWN = 1, /* fds: reply, control, [image, stores…]; payload: plan; args: id */

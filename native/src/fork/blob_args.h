@@ -89,6 +89,7 @@ struct restorer_args {
     int32_t store_fd;        /* of store 0; others follow */
     int32_t description_fd;  /* of description 0; others follow */
     int32_t thread_count;
+    int32_t without;         /* enum without */
     int32_t fault;           /* fault injection: fail this step (enum restorer_step), or 0 */
     uint64_t filter, filter_length;
     uint64_t stub_rseq, stub_rseq_size, stub_rseq_signature;

@@ -187,8 +187,8 @@ static struct bunshin_error *scan_pages(struct capture *capture, pid_t pid, cons
     int pagemap = openat(capture->init->proc, path, O_RDONLY | O_CLOEXEC);
     if (pagemap < 0)
         return bunshin_error_os("cannot open the page map of pid %d", pid);
-    bool unsupported = false;
-    struct bunshin_error *error = scan_with_ioctl(pagemap, ret, &unsupported);
+    bool unsupported = capture->init->without & WITHOUT_PAGEMAP_SCAN;
+    struct bunshin_error *error = unsupported ? NULL : scan_with_ioctl(pagemap, ret, &unsupported);
     if (!error && unsupported)
         error = scan_by_reading(pagemap, mappings, ret);
     close(pagemap);

@@ -158,6 +158,11 @@ static struct bunshin_error *read_pending(struct capture *capture, struct tracee
     }
 }
 
+static int by_id(const void *one, const void *other) {
+    int32_t a = ((const struct image_timer *)one)->id, b = ((const struct image_timer *)other)->id;
+    return (a > b) - (a < b);
+}
+
 static struct bunshin_error *read_timer_ids(struct capture *capture, struct frozen_process *frozen, struct parasite_args *args,
                                             struct image_timer *ret) {
     char path[48];
@@ -192,6 +197,10 @@ static struct bunshin_error *read_timer_ids(struct capture *capture, struct froz
             timer->clock = number;
     }
     buffer_deinit(&text);
+    /* The kernel lists the newest first; where ids only count up, they have to be made again from the smallest. */
+    qsort(ret, (size_t)args->timer_count, sizeof *ret, by_id);
+    for (int i = 0; i < args->timer_count; i++)
+        args->timer_id[i] = ret[i].id;
     return NULL;
 }
 

@@ -361,6 +361,7 @@ static void enter_restorer(struct rebuild *rebuild, const struct image_process *
         .description_fd = rebuild->description_base,
         .thread_count = process->thread_count,
         .fault = rebuild->fault,
+        .without = rebuild->init->without,
         .filter = filter,
         .filter_length = confine_filter_length(),
         .groups = groups,

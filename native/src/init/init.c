@@ -196,7 +196,7 @@ static struct bunshin_error *begin(struct init *init, const struct wire *request
     sigprocmask(SIG_SETMASK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
     int64_t began = init_now();
-    TRY(settings_apply(request->payload, request->payload_size, &init->settings));
+    TRY(settings_apply(request->payload, request->payload_size, init->without, &init->settings));
     /* What pid 1 holds, tools never see; from here on an exec cannot regain anything either. */
     for (int capability = 0; capability < 64; capability++)
         if (!(init->settings.capabilities >> capability & 1))
@@ -220,7 +220,7 @@ static struct bunshin_error *begin(struct init *init, const struct wire *request
 
 void init_main(const struct wire *request, int oom_fd) {
     static struct init init;
-    init = (struct init){.control = request->fd_count > 1 ? request->fd[1] : -1, .oom_fd = oom_fd, .fault = (int)request->argument[1]};
+    init = (struct init){.control = request->fd_count > 1 ? request->fd[1] : -1, .oom_fd = oom_fd, .fault = (int)request->argument[1], .without = (int)request->argument[2]};
     int reply = request->fd_count ? request->fd[0] : -1;
     struct buffer report = {0};
     struct bunshin_error *error = begin(&init, request, &report);

@@ -37,10 +37,11 @@ struct settings {
     uint64_t disk_limit;
     uint64_t file_size_limit;
     bool network_host;
+    bool layers_as_one_string; /* enum without, WITHOUT_OVERLAY_ONE_BY_ONE */
     uint32_t generation;    /* forks since the fresh workspace */
 };
 
-struct bunshin_error *settings_apply(const uint8_t *plan, size_t size, struct settings *ret) MUST_CHECK;
+struct bunshin_error *settings_apply(const uint8_t *plan, size_t size, int without, struct settings *ret) MUST_CHECK;
 
 /* ---- output.c: a bounded record of a stream, head and tail ---- */
 
@@ -113,6 +114,7 @@ struct init {
     int64_t seal_deadline;
     void *frozen;      /* fork/freeze.c's list while sealed */
     int64_t next_poll; /* limits */
+    int without;       /* enum without: abilities that are not to be used */
     int fault;         /* a step of the rebuild that is made to fail, for tests; 0 for none */
 };
 

@@ -57,7 +57,7 @@ static struct bunshin_error *do_bind(const char *source, const char *target, con
 }
 
 /* overlay TARGET UPPER WORK LOWER…: top layer first. The layers are given one by one, so that no page bounds the depth. */
-static struct bunshin_error *do_overlay(const struct records *record) {
+static struct bunshin_error *do_overlay(const struct records *record, bool as_one_string) {
     const char *target = record->string[1], *upper = record->string[2], *work = record->string[3];
     int context = (int)syscall(SYS_fsopen, "overlay", 1 /* FSOPEN_CLOEXEC */);
     if (context < 0)
@@ -74,7 +74,7 @@ static struct bunshin_error *do_overlay(const struct records *record) {
         if (ok)
             ok = syscall(SYS_fsconfig, context, FSCONFIG_SET_FLAG, "volatile", NULL, 0) == 0;
     }
-    bool one_by_one = ok;
+    bool one_by_one = ok && !as_one_string;
     for (uint32_t i = 4; ok && one_by_one && i < record->count; i++) {
         step = record->string[i];
         if (syscall(SYS_fsconfig, context, FSCONFIG_SET_STRING, "lowerdir+", record->string[i], 0) != 0) {
@@ -225,7 +225,7 @@ static struct bunshin_error *do_record(const struct records *record, struct sett
         return mount_at("none", "/", NULL, MS_REC | MS_PRIVATE, NULL);
     }
     if (takes(record, "overlay", 4))
-        return do_overlay(record);
+        return do_overlay(record, settings->layers_as_one_string);
     if (takes(record, "bind", 3))
         return do_bind(word[1], word[2], word[3]);
     if (takes(record, "tmpfs", 2))
@@ -296,8 +296,8 @@ static struct bunshin_error *do_record(const struct records *record, struct sett
                              record->count ? word[0] : "", record->count);
 }
 
-struct bunshin_error *settings_apply(const uint8_t *plan, size_t size, struct settings *ret) {
-    *ret = (struct settings){.upper_fd = -1, .last_pid_fd = -1};
+struct bunshin_error *settings_apply(const uint8_t *plan, size_t size, int without, struct settings *ret) {
+    *ret = (struct settings){.upper_fd = -1, .last_pid_fd = -1, .layers_as_one_string = without & WITHOUT_OVERLAY_ONE_BY_ONE};
     struct records *records = malloc(sizeof *records);
     if (!records)
         return bunshin_error_no_memory();

@@ -40,6 +40,21 @@ int64_t fault_step(const char *work) {
     return atoi(setting + length + 1);
 }
 
+int64_t without_mask(void) {
+    static const struct {
+        const char *name;
+        int64_t bit;
+    } names[] = {{"pagemap-scan", WITHOUT_PAGEMAP_SCAN},
+                 {"overlay-one-by-one", WITHOUT_OVERLAY_ONE_BY_ONE},
+                 {"timer-ids", WITHOUT_TIMER_IDS}};
+    const char *setting = getenv("BUNSHIN_WITHOUT");
+    int64_t mask = 0;
+    for (size_t i = 0; setting && i < sizeof names / sizeof *names; i++)
+        if (strstr(setting, names[i].name))
+            mask |= names[i].bit;
+    return mask;
+}
+
 /* ---- requests ---- */
 
 struct bunshin_error *request_send(int socket, const struct request *request, int *ret_answer) {

@@ -41,6 +41,8 @@ void context_hold(struct bunshin_context *context);
 void context_drop(struct bunshin_context *context);
 /* The step that BUNSHIN_FAULT ("seal:3", "rebuild:7"; for tests) asks to fail in this kind of work; 0 for none. */
 int64_t fault_step(const char *work);
+/* What BUNSHIN_WITHOUT ("pagemap-scan,timer-ids"; for tests) takes away: a mask of enum without. */
+int64_t without_mask(void);
 struct bunshin_error *context_check_owner(const struct bunshin_context *context) MUST_CHECK;
 
 /* Sends a request with an answer socket of its own and waits for the answer. fds: extra descriptors behind the reply. */

@@ -40,7 +40,7 @@ struct bunshin_error *workspace_begin(struct bunshin_context *context, const uin
             fds[count++] = snapshot->store[i];
     }
     struct request request = {
-        .verb = WIRE_SPAWN, .argument = {workspace->id, fault_step("rebuild")}, .payload = plan, .payload_size = plan_size, .fd = fds, .fd_count = count};
+        .verb = WIRE_SPAWN, .argument = {workspace->id, fault_step("rebuild"), without_mask()}, .payload = plan, .payload_size = plan_size, .fd = fds, .fd_count = count};
     struct bunshin_error *error = request_send(context->socket, &request, &ret->answer);
     close(pair[1]);
     if (error) {
