@@ -183,7 +183,8 @@ class NativeEngine:
         records += [
             ("mkdir", f"{root}/run"),
             ("mkdir", f"{root}/run/bunshin"),
-            ("tmpfs", f"{root}/run/bunshin", "mode=711,size=64m"),
+            # Not writable to anyone but pid 1, who may do anything: `rm -rf /run` must not cut off the sessions.
+            ("tmpfs", f"{root}/run/bunshin", "mode=511,size=64m"),
             ("pivot", root),
             ("hostname", spec.hostname),
             ("loopback",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import enum
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,10 @@ from typing import Any
 from bunshin_gym.errors import InvalidToolCall
 
 __all__ = ["ExitReason", "ToolCall", "ToolResult", "clip", "lost"]
+
+# The first bytes of a UTF-8 character without its last, and the last ones without the first.
+_CUT_AT_END = re.compile(rb"(?:[\xc0-\xff]|[\xe0-\xff][\x80-\xbf]|[\xf0-\xff][\x80-\xbf]{2})\Z")
+_CUT_AT_START = re.compile(rb"\A[\x80-\xbf]{1,3}")
 
 
 class ExitReason(enum.Enum):
@@ -100,8 +105,13 @@ def lost(reason: str) -> ToolResult:
 
 
 def clip(data: bytes, limit: int) -> tuple[bytes, bool]:
-    """Keep at most `limit` bytes: the first half and the last half, with a line between that says what is missing."""
+    """Keep at most `limit` bytes: the first half and the last half, with a line between that says what is missing.
+
+    The cut leaves no part of a UTF-8 character on either side of it.
+    """
     if len(data) <= limit:
         return data, False
     head, tail = data[: limit - limit // 2], data[len(data) - limit // 2 :]
-    return head + b"\n[... %d bytes left out ...]\n" % (len(data) - limit) + tail, True
+    head = _CUT_AT_END.sub(b"", head)
+    tail = _CUT_AT_START.sub(b"", tail)
+    return head + b"\n[... %d bytes left out ...]\n" % (len(data) - len(head) - len(tail)) + tail, True

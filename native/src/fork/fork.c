@@ -65,6 +65,21 @@ static void choose_numbers(struct rebuild *rebuild, int store_count) {
     rebuild->description_base = rebuild->store_base + store_count + 1;
 }
 
+/*
+ * Takes every number of the range before anything is made: a new descriptor gets the lowest free number, and must never
+ * get one that something else is to be placed at.
+ */
+static struct bunshin_error *take_numbers(struct rebuild *rebuild, int image_fd, const int *stores, int store_count) {
+    int end = rebuild->description_base + (int)rebuild->image->table[TABLE_DESCRIPTION].count;
+    rebuild->image_fd = rebuild->store_base + store_count;
+    for (int fd = rebuild->base; fd < end; fd++) {
+        int from = fd < rebuild->image_fd ? stores[fd - rebuild->store_base] : image_fd;
+        if (dup3(from, fd, O_CLOEXEC) < 0)
+            return bunshin_error_os("cannot place descriptor %d", fd);
+    }
+    return NULL;
+}
+
 /* ---- descriptions ---- */
 
 static struct bunshin_error *rebuild_descriptions(struct rebuild *rebuild) {
@@ -165,12 +180,7 @@ struct bunshin_error *fork_rebuild(struct init *init, int image_fd, const int *s
         return bunshin_error_no_memory();
     TRY(keep_stores(stores, store_count));
     choose_numbers(&rebuild, store_count);
-    for (int i = 0; i < store_count; i++)
-        if (dup3(stores[i], rebuild.store_base + i, O_CLOEXEC) < 0)
-            return bunshin_error_os("cannot place a page store");
-    rebuild.image_fd = rebuild.store_base + store_count;
-    if (dup3(image_fd, rebuild.image_fd, O_CLOEXEC) < 0)
-        return bunshin_error_os("cannot place an image");
+    TRY(take_numbers(&rebuild, image_fd, stores, store_count));
     TRY(rebuild_fault(&rebuild, STEP_DESCRIPTIONS, "descriptions"));
     TRY(rebuild_descriptions(&rebuild));
     TRY(rebuild_fault(&rebuild, STEP_LOCKS, "locks"));

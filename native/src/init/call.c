@@ -293,12 +293,12 @@ static struct bunshin_error *start_exec(struct init *init, struct call *call, co
         struct start start = {.argv = order->argv,
                               .environment = environment,
                               .cwd = order->cwd ? order->cwd : init->settings.cwd,
+                              .cwd_required = order->cwd != NULL,
                               .fd = {in[0], out[1], call->merged ? out[1] : err[1]},
                               .new_session = true};
         error = start_process(init, &start, &call->pid, &missing);
         if (missing)
-            snprintf(call->notice, sizeof call->notice, "the directory %.100s does not exist; the call ran in %.60s", start.cwd,
-                     init->settings.cwd);
+            snprintf(call->notice, sizeof call->notice, "the directory %.100s does not exist; the call ran in /", start.cwd);
     }
     free(environment);
     if (in[0] >= 0)

@@ -5,7 +5,8 @@
 /*
  * bash, interactive so that an interrupt means "back to the next command" and not the end. It reads one line a call from
  * its standard input; the command itself comes in a file, so nothing is ever glued to it. __bunshin_load keeps $? as the
- * last command left it; __bunshin_end reports status, directory and exported variables through a FIFO.
+ * last command left it; __bunshin_end reports status, directory and exported variables through a FIFO; __bunshin_leave
+ * goes from a directory that was removed to the nearest one that is left.
  */
 static const char shell_driver[] =
     "PS1= PS2= PS4='+ '\n"
@@ -14,6 +15,13 @@ static const char shell_driver[] =
     "shopt -u checkwinsize\n"
     "__bunshin_end() {\n"
     "  { builtin printf '%s\\0%d\\0%s\\0' \"$2\" \"$1\" \"$PWD\"; builtin export -p; } 2>/dev/null >" INIT_PRIVATE "/shell.status\n"
+    "  return \"$1\"\n"
+    "}\n"
+    "__bunshin_leave() {\n"
+    "  local to=$PWD\n"
+    "  until builtin cd -- \"$to\" 2>/dev/null; do\n"
+    "    case $to in /*) to=${to%/*}; to=${to:-/} ;; *) to=/ ;; esac\n"
+    "  done\n"
     "  return \"$1\"\n"
     "}\n"
     "builtin trap '__bunshin_end $? x' EXIT\n";

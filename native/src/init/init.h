@@ -151,6 +151,7 @@ struct start {
     const char *const *argv;
     const char *const *environment; /* whole environment */
     const char *cwd;
+    bool cwd_required; /* else a missing one is replaced by the workspace's, and *ret_cwd_missing says so */
     int fd[3];
     bool new_session;
 };

@@ -75,6 +75,11 @@ static void make_parents(char *path) {
 void inspect_open(struct init *init, struct wire *request) {
     int reply = request->fd_count ? request->fd[0] : -1;
     char given[4097], path[8200];
+    if (request->payload_size >= sizeof given) {
+        wire_answer(reply, bunshin_error_new(BUNSHIN_ERROR_OS, ENAMETOOLONG, "cannot open a file: a path of %llu bytes is too long",
+                                             (unsigned long long)request->payload_size));
+        return;
+    }
     snprintf(given, sizeof given, "%.*s", (int)request->payload_size, (const char *)request->payload);
     snprintf(path, sizeof path, "%s%s%s", *given == '/' ? "" : init->settings.cwd, *given == '/' ? "" : "/", given);
     int flags = (int)request->argument[0] & (O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | O_EXCL);

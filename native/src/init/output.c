@@ -48,8 +48,27 @@ struct bunshin_error *output_write(struct output *output, const void *data, size
     return NULL;
 }
 
+/* A cut leaves no part of a UTF-8 character on either side of it. */
+static void trim_cut(struct output *output, size_t half) {
+    for (size_t back = 1; back <= 3 && back <= output->head_size; back++) {
+        uint8_t byte = output->head[output->head_size - back];
+        if ((byte & 0xc0) == 0x80)
+            continue;
+        size_t length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+        if (length > back)
+            output->head_size -= back;
+        break;
+    }
+    for (int i = 0; i < 3 && output->tail_size && (output->tail[output->tail_start] & 0xc0) == 0x80; i++) {
+        output->tail_start = (output->tail_start + 1) % half;
+        output->tail_size--;
+    }
+}
+
 struct bunshin_error *output_take(struct output *output, struct buffer *ret) {
     size_t half = output->limit / 2;
+    if (output->total > output->head_size + output->tail_size)
+        trim_cut(output, half);
     struct bunshin_error *error = buffer_append(ret, output->head, output->head_size);
     uint64_t kept = output->head_size + output->tail_size;
     if (!error && output->total > kept)

@@ -170,6 +170,25 @@ void session_path(enum call_kind kind, enum stream stream, char *ret, size_t siz
     snprintf(ret, size, INIT_PRIVATE "/%s.%s", kind == CALL_SHELL ? "shell" : "python", names[stream]);
 }
 
+/* Programs in a directory that was removed fail without a word of why, and the shell would stay there for good. */
+static struct bunshin_error *leave_removed_directory(struct init *init, struct session *session, struct call *call) {
+    static const char mark[] = " (deleted)";
+    char link[32], cwd[4200];
+    snprintf(link, sizeof link, "%d/cwd", session->pid);
+    ssize_t length = readlinkat(init->proc, link, cwd, sizeof cwd - 1);
+    if (length < (ssize_t)sizeof mark)
+        return NULL;
+    cwd[length] = '\0';
+    char *end = cwd + length - (sizeof mark - 1);
+    if (strcmp(end, mark) || access(cwd, F_OK) == 0)
+        return NULL;
+    *end = '\0';
+    size_t used = strlen(call->notice);
+    snprintf(call->notice + used, sizeof call->notice - used,
+             "%sthe directory %.100s was removed; the shell is in the nearest one that is left", used ? "; " : "", cwd);
+    return send_line(session, "__bunshin_leave $?\n");
+}
+
 struct bunshin_error *session_send(struct init *init, struct session *session, struct call *call, const char *text) {
     char path[64];
     session_path(session->kind, STREAM_COUNT, path, sizeof path);
@@ -186,6 +205,7 @@ struct bunshin_error *session_send(struct init *init, struct session *session, s
     }
     if (session->kind == CALL_PYTHON)
         return send_line(session, "%llu\n", (unsigned long long)call->id);
+    TRY(leave_removed_directory(init, session, call));
     return send_line(session, "builtin source " INIT_PRIVATE "/shell.command </dev/null >" INIT_PRIVATE "/shell.stdout 2>%s; __bunshin_end $? r\n",
                      call->merged ? "&1" : INIT_PRIVATE "/shell.stderr");
 }

@@ -52,10 +52,12 @@ static void child(struct init *init, const struct start *start, int report) {
             goto fail;
     failure.step = 1;
     bool missing = false;
+    if (chdir(init->settings.cwd) != 0 && chdir("/") != 0) /* where relative paths start */
+        goto fail;
     if (chdir(start->cwd) != 0) {
-        missing = true;
-        if (chdir(init->settings.cwd) != 0 && chdir("/") != 0)
+        if (start->cwd_required)
             goto fail;
+        missing = true;
     }
     report = fcntl(report, F_DUPFD_CLOEXEC, 10);
     if (missing) {
@@ -114,7 +116,7 @@ struct bunshin_error *start_process(struct init *init, const struct start *start
         }
         waitpid(pid, NULL, 0);
         errno = failure.errnum;
-        error = bunshin_error_os("cannot %s: %s", step_names[failure.step], start->argv[0]);
+        error = bunshin_error_os("cannot %s: %.300s", step_names[failure.step], failure.step == 1 ? start->cwd : start->argv[0]);
     }
     close(report[0]);
     *ret = pid;
