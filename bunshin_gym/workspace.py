@@ -70,7 +70,6 @@ class WorkspaceSpec:
     output_limit: int = 1 << 20
     capabilities: Literal["none", "container"] = "none"
     hostname: str = "bunshin"
-    user: str | None = None
 
     def __post_init__(self) -> None:
         if self.network not in ("none", "host"):
@@ -109,7 +108,7 @@ class ProcessInfo:
 
 @dataclass(frozen=True)
 class ForkReport:
-    """What a seal cost: milliseconds per stage, processes and threads, bytes shared and copied, what was left out and why."""
+    """What a seal cost: milliseconds per stage, processes, threads, bytes shared and copied; what was left out."""
 
     stages: Mapping[str, float] = field(default_factory=dict)
     bytes_shared: int = 0

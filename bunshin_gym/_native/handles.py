@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
 from collections.abc import Sequence
@@ -130,6 +131,12 @@ class _Handle:
 class WorkspaceHandle(_Handle):
     _free = "bunshin_workspace_destroy"
 
+    def close(self) -> None:
+        """End the workspace first: a call in another thread then returns, and lets go of the handle."""
+        with contextlib.suppress(NativeFailure), self as pointer:
+            _lib().bunshin_workspace_end(pointer)
+        super().close()
+
     @property
     def alive(self) -> bool:
         try:
@@ -205,7 +212,9 @@ class SnapshotHandle(_Handle):
         blobs, sizes = (c_char_p * n)(*plans), (c_size_t * n)(*(len(plan) for plan in plans))
         with self as pointer:
             _check(_lib().bunshin_snapshot_fork_many(pointer, blobs, sizes, n, forks, errors))
-        return [_failure(error) if error else WorkspaceHandle(fork or 0) for fork, error in zip(forks, errors, strict=True)]
+        return [
+            _failure(error) if error else WorkspaceHandle(fork or 0) for fork, error in zip(forks, errors, strict=True)
+        ]
 
     @property
     def size(self) -> int:

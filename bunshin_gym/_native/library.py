@@ -61,6 +61,7 @@ SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "bunshin_context_merge": (ERROR, (HANDLE, *BLOB)),
     "bunshin_context_flush": (ERROR, (HANDLE,)),
     "bunshin_workspace_create": (ERROR, (HANDLE, *BLOB, POINTER(HANDLE))),
+    "bunshin_workspace_end": (None, (HANDLE,)),
     "bunshin_workspace_destroy": (None, (HANDLE,)),
     "bunshin_workspace_alive": (c_int32, (HANDLE,)),
     "bunshin_workspace_call": (ERROR, (HANDLE, *BLOB, c_double, POINTER(POINTER(Result)))),

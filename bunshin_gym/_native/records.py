@@ -1,4 +1,4 @@
-"""Records of strings, as the library reads them (native/src/common/records.h): a uint32 count, then NUL-ended strings."""
+"""Records of strings, as native/src/common/records.h has them: a uint32 count, then that many NUL-ended strings."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ neither a workspace nor a snapshot uses it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Sequence
@@ -47,10 +48,8 @@ class Layer:
             self._count -= 1
             if self._count:
                 return
-        try:
+        with contextlib.suppress(NativeFailure):  # the owner is ending: the keeper removes the whole state directory
             self._context.remove(str(self.path))
-        except NativeFailure:
-            pass  # the owner is ending: the keeper removes the whole state directory
 
     def part(self, key: str) -> str | None:
         """The part for a mount point, or None where nothing was written there."""
@@ -60,7 +59,7 @@ class Layer:
 
 
 class LayerPool:
-    """Fresh layers, a few of them made ahead: on some file systems making their directories is a good part of a fork."""
+    """Fresh layers, a few of them made ahead: on some file systems making the directories is a good part of a fork."""
 
     AHEAD = 4
 

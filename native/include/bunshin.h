@@ -83,7 +83,11 @@ struct bunshin_error *bunshin_context_flush(struct bunshin_context *context);
 /* Starts a workspace after `plan` (records; see src/init/plan.c for the verbs). */
 struct bunshin_error *bunshin_workspace_create(struct bunshin_context *context, const uint8_t *plan, size_t plan_size,
                                                struct bunshin_workspace **ret);
-/* Ends the workspace and waits until no process of it is left. Idempotent over its handle's life; frees the handle. */
+/*
+ * Ends the workspace and waits until no process of it is left. Calls in progress in other threads fail with
+ * BUNSHIN_ERROR_LOST. Idempotent; the handle stays until bunshin_workspace_destroy(), which ends and frees.
+ */
+void bunshin_workspace_end(struct bunshin_workspace *workspace);
 void bunshin_workspace_destroy(struct bunshin_workspace *workspace);
 /* 1 while pid 1 of the workspace lives. */
 int32_t bunshin_workspace_alive(struct bunshin_workspace *workspace);

@@ -30,7 +30,9 @@ def running(workspace: Workspace) -> list[str]:
         " done"
     )
     result = execute(workspace, "bash", "-c", script)
-    return [line for line in result.output.splitlines() if line and "/run/bunshin/" not in line and "tr \\0" not in line]
+    return [
+        line for line in result.output.splitlines() if line and "/run/bunshin/" not in line and "tr \\0" not in line
+    ]
 
 
 def comms(workspace: Workspace) -> list[str]:
@@ -51,7 +53,9 @@ def until(condition: Callable[[], bool], patience: float = 30) -> bool:
 def first_processes() -> set[int]:
     """The pids, on this machine, of the first processes of all workspaces of this program."""
     table = {process.pid: process for process in residue.processes()}
-    keepers = {pid for pid, process in table.items() if process.ppid == os.getpid() and process.comm == "bunshin-keeper"}
+    keepers = {
+        pid for pid, process in table.items() if process.ppid == os.getpid() and process.comm == "bunshin-keeper"
+    }
     return {pid for pid, process in table.items() if process.ppid in keepers and process.comm == "bunshin-init"}
 
 

@@ -93,7 +93,7 @@ def test_a1_output_of_two_jobs_is_not_mixed_up(workspace: Workspace) -> None:
         f"sleep {LEFT_BEHIND} </dev/null >/dev/null &",
         f"sleep {LEFT_BEHIND} 2>/dev/null &",
         f"exec 7>&1; sleep {LEFT_BEHIND} >/dev/null 2>&1 & exec 7>&-;",
-        f"(sleep {LEFT_BEHIND} &)",
+        f"(sleep {LEFT_BEHIND} &);",
         f"nohup sleep {LEFT_BEHIND} &",
     ],
 )
@@ -102,10 +102,12 @@ def test_a2_a_silent_holder_of_a_descriptor_does_not_hold_the_call(
     workspace: Workspace, background: str, tool: str
 ) -> None:
     command = f"{background} echo done"
-    result = workspace.run(command, timeout=30) if tool == "shell" else execute(workspace, "bash", "-c", command, timeout=30)
+    result = (
+        workspace.run(command, timeout=30) if tool == "shell" else execute(workspace, "bash", "-c", command, timeout=30)
+    )
     assert result.ok
     assert result.stdout == b"done\n"
-    assert comms(workspace).count("sleep") == 1
+    assert until(lambda: comms(workspace).count("sleep") == 1)
 
 
 @pytest.mark.parametrize("wait", ["wait", "wait $!", "wait -n", "wait %1", "fg", "fg %1"])
@@ -152,7 +154,9 @@ def test_a3_a_timeout_spares_the_jobs_of_earlier_calls(workspace: Workspace) -> 
 def test_a5_a_process_in_a_session_of_its_own_does_not_hold_the_call(
     workspace: Workspace, command: str, tool: str
 ) -> None:
-    result = workspace.run(command, timeout=30) if tool == "shell" else execute(workspace, "bash", "-c", command, timeout=30)
+    result = (
+        workspace.run(command, timeout=30) if tool == "shell" else execute(workspace, "bash", "-c", command, timeout=30)
+    )
     assert result.ok
     assert result.stdout == b"spawned\n"
 
@@ -235,7 +239,7 @@ HOGS = {
     "loop": f"while :; do sleep {LEFT_BEHIND}; done",
     "respawning": "while :; do sleep 0.001; done",
     "thread": "python3 -c 'import threading, time; threading.Thread(target=time.sleep, args=(9999,)).start()'",
-    "vfork": "python3 -c 'import subprocess; subprocess.run([\"sleep\", \"86399\"])'",
+    "vfork": 'python3 -c \'import subprocess; subprocess.run(["sleep", "86399"])\'',
     "setsid": f"setsid -w sleep {LEFT_BEHIND}",
     "daemon left": f"setsid -f sleep {LEFT_BEHIND}; sleep {LEFT_BEHIND}",
     "nohup": f"nohup sleep {LEFT_BEHIND} & wait",
@@ -258,9 +262,9 @@ HOGS = {
 def test_a9_a12_a13_nothing_of_a_call_outlives_its_timeout(workspace: Workspace, hog: str, tool: str) -> None:
     workspace.run("cd /tmp; plain=1; export given=2; f() { echo $plain$given; }; shopt -s extglob")
     if tool == "shell":
-        result = workspace.run(HOGS[hog], timeout=1)
+        result = workspace.run(HOGS[hog], timeout=0.7)
     else:
-        result = execute(workspace, "bash", "-c", HOGS[hog], timeout=1)
+        result = execute(workspace, "bash", "-c", HOGS[hog], timeout=0.7)
     assert result.exit_reason is ExitReason.TIMEOUT
     assert result.exit_code == 124
     assert result.notice
@@ -272,7 +276,11 @@ def test_a9_a12_a13_nothing_of_a_call_outlives_its_timeout(workspace: Workspace,
 
 def test_a9_python_gives_up_and_keeps_its_state(workspace: Workspace) -> None:
     python(workspace, "x = 41")
-    for code in ("while True: pass", "import time; time.sleep(600)", "import subprocess; subprocess.run(['sleep', '600'])"):
+    for code in (
+        "while True: pass",
+        "import time; time.sleep(600)",
+        "import subprocess; subprocess.run(['sleep', '600'])",
+    ):
         result = python(workspace, code, timeout=1)
         assert result.exit_reason is ExitReason.TIMEOUT
         assert result.exit_code == 124
@@ -291,24 +299,24 @@ def test_a9_timeouts_do_not_stack_up(workspace: Workspace) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "(sleep 2; echo late > /work/f) & wait",
-        "(sleep 2; echo late > /work/f) & disown; sleep 600",
-        "nohup bash -c 'sleep 2; echo late > /work/f' >/dev/null 2>&1 & sleep 600",
-        "setsid bash -c 'sleep 2; echo late > /work/f' & sleep 600",
-        "sleep 2 | (cat; echo late > /work/f)",
-        "sleep 2; echo late > /work/f",
-        "while ! sleep 2; do :; done; echo late > /work/f",
-        "sleep 2 || true; echo late > /work/f",
-        "bash -c 'trap \"echo late > /work/f\" EXIT TERM INT HUP; sleep 2'",
+        "(sleep 1; echo late > /work/f) & wait",
+        "(sleep 1; echo late > /work/f) & disown; sleep 600",
+        "nohup bash -c 'sleep 1; echo late > /work/f' >/dev/null 2>&1 & sleep 600",
+        "setsid bash -c 'sleep 1; echo late > /work/f' & sleep 600",
+        "sleep 1 | (cat; echo late > /work/f)",
+        "sleep 1; echo late > /work/f",
+        "while ! sleep 1; do :; done; echo late > /work/f",
+        "sleep 1 || true; echo late > /work/f",
+        "bash -c 'trap \"echo late > /work/f\" EXIT TERM INT HUP; sleep 1'",
     ],
 )
 def test_a10_nothing_is_written_after_a_timeout(workspace: Workspace, command: str, tool: str) -> None:
     if tool == "shell":
-        result = workspace.run(command, timeout=0.5)
+        result = workspace.run(command, timeout=0.4)
     else:
-        result = execute(workspace, "bash", "-c", command, timeout=0.5)
+        result = execute(workspace, "bash", "-c", command, timeout=0.4)
     assert result.exit_reason is ExitReason.TIMEOUT
-    time.sleep(2.5)
+    time.sleep(1.2)
     assert workspace.run("ls /work").output == ""
 
 
@@ -331,7 +339,9 @@ def test_a13_a_python_that_ignores_everything_is_replaced_and_says_so(workspace:
 # ---- A15: nothing runs on while the verifier looks
 
 
-@pytest.mark.parametrize("command", [f"sleep {LEFT_BEHIND}", "while :; do date > /work/f; done", "(sleep 1; echo 1 > f) & wait"])
+@pytest.mark.parametrize(
+    "command", [f"sleep {LEFT_BEHIND}", "while :; do date > /work/f; done", "(sleep 1; echo 1 > f) & wait"]
+)
 def test_a15_what_timed_out_is_dead_before_the_verifier_looks(command: str) -> None:
     seen: list[list[str]] = []
 
@@ -385,7 +395,9 @@ ASKING = [
 @pytest.mark.parametrize("tool", ["shell", "exec"])
 @pytest.mark.parametrize("command", ASKING)
 def test_a21_who_asks_gets_the_end_of_input(workspace: Workspace, command: str, tool: str) -> None:
-    result = workspace.run(command, timeout=30) if tool == "shell" else execute(workspace, "bash", "-c", command, timeout=30)
+    result = (
+        workspace.run(command, timeout=30) if tool == "shell" else execute(workspace, "bash", "-c", command, timeout=30)
+    )
     assert result.exit_reason in (ExitReason.EXITED, ExitReason.SHELL_EXITED)
     assert workspace.run("echo on").output == "on\n"
 
@@ -393,7 +405,7 @@ def test_a21_who_asks_gets_the_end_of_input(workspace: Workspace, command: str, 
 @pytest.mark.needs("node")
 def test_a21_node_too(workspace: Workspace) -> None:
     assert workspace.run("node", timeout=30).exit_reason is ExitReason.EXITED
-    assert workspace.run("node -e 'process.stdin.on(\"end\", () => console.log(\"end\")).resume()'").output == "end\n"
+    assert workspace.run('node -e \'process.stdin.on("end", () => console.log("end")).resume()\'').output == "end\n"
 
 
 def test_a21_in_python(workspace: Workspace) -> None:
@@ -406,7 +418,9 @@ def test_a21_in_python(workspace: Workspace) -> None:
 
 @pytest.mark.parametrize("kind", ["empty", "open"])
 def test_a21_an_open_silent_pipe_where_asked_for(workspace: Workspace, kind: str) -> None:
-    look = "import select, stat, os; print(stat.S_ISFIFO(os.fstat(0).st_mode), bool(select.select([0], [], [], 0.3)[0]))"
+    look = (
+        "import select, stat, os; print(stat.S_ISFIFO(os.fstat(0).st_mode), bool(select.select([0], [], [], 0.3)[0]))"
+    )
     result = execute(workspace, "python3", "-c", look, stdin=kind)
     assert result.output == ("True False\n" if kind == "open" else "False True\n")
     waiting = execute(workspace, "cat", stdin=kind, timeout=1)
@@ -485,7 +499,9 @@ def test_a23_partial_output_survives_an_interrupt(workspace: Workspace) -> None:
     ],
 )
 def test_a24_an_interactive_shell_in_a_call_returns(workspace: Workspace, command: str, tool: str) -> None:
-    result = workspace.run(command, timeout=30) if tool == "shell" else execute(workspace, "bash", "-c", command, timeout=30)
+    result = (
+        workspace.run(command, timeout=30) if tool == "shell" else execute(workspace, "bash", "-c", command, timeout=30)
+    )
     assert result.exit_reason is ExitReason.EXITED
     assert result.exit_code == 0
     assert b"hi" in result.stdout
@@ -531,7 +547,9 @@ def test_a33_a_stopped_workspace_can_be_closed(start: Start) -> None:
     assert [result.exit_reason for result in results] == [ExitReason.WORKSPACE_LOST]
 
 
-@pytest.mark.parametrize("command", [f"sleep {LEFT_BEHIND}", "while :; do :; done", "kill -STOP $$", "mkfifo p; read x < p"])
+@pytest.mark.parametrize(
+    "command", [f"sleep {LEFT_BEHIND}", "while :; do :; done", "kill -STOP $$", "mkfifo p; read x < p"]
+)
 def test_a33_a_hanging_call_does_not_hold_another_workspace(start: Start, command: str) -> None:
     stuck, other = start(), start()
     results = []
@@ -540,7 +558,12 @@ def test_a33_a_hanging_call_does_not_hold_another_workspace(start: Start, comman
     for i in range(5):
         assert other.run(f"echo {i}", timeout=30).output == f"{i}\n"
     assert results == []
-    stuck.interrupt()
-    caller.join(60)
+
+    def interrupted() -> bool:
+        stuck.interrupt()  # nothing happens before the call has begun
+        caller.join(0.5)
+        return not caller.is_alive()
+
+    assert until(interrupted)
     assert [result.exit_reason for result in results] == [ExitReason.TIMEOUT]
     assert stuck.run("echo on").output == "on\n"

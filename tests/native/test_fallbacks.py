@@ -27,12 +27,19 @@ left = [ctypes.create_string_buffer(32) for _ in ids[3:]]
 """
 
 
-@pytest.mark.parametrize("without", ["", "pagemap-scan", "overlay-one-by-one", "timer-ids", "pagemap-scan,overlay-one-by-one,timer-ids"])
+@pytest.mark.parametrize(
+    "without", ["", "pagemap-scan", "overlay-one-by-one", "timer-ids", "pagemap-scan,overlay-one-by-one,timer-ids"]
+)
 def test_a_fork_of_a_fork_without(without: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BUNSHIN_WITHOUT", without)
     with Workspace(WorkspaceSpec()) as source:
         assert source.run("n=1; cd /tmp; echo one > file; sleep 1000 &").exit_code == 0
-        assert source.call(ToolCall("python", {"code": TIMERS + "import array; big = array.array('q', range(300000))"})).exit_code == 0
+        assert (
+            source.call(
+                ToolCall("python", {"code": TIMERS + "import array; big = array.array('q', range(300000))"})
+            ).exit_code
+            == 0
+        )
         workspaces = [source]
         for generation in range(3):
             (fork,) = workspaces[-1].fork(1)

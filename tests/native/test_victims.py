@@ -130,7 +130,15 @@ def test_the_same_as_an_ordinary_user() -> None:
         home.mkdir()
         os.chown(home, ORDINARY_ID, ORDINARY_ID)
         user = ["setpriv", f"--reuid={ORDINARY_ID}", f"--regid={ORDINARY_ID}", "--clear-groups"]
-        pytest_arguments = ["-q", "-p", "no:cacheprovider", "--no-header", "-k", "victim", "tests/native/test_victims.py"]
+        pytest_arguments = [
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--no-header",
+            "-k",
+            "victim",
+            "tests/native/test_victims.py",
+        ]
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -11,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fork/blob_args.h"
@@ -112,6 +114,42 @@ static struct bunshin_error *finish_process(struct rebuild *rebuild, const struc
     return NULL;
 }
 
+/*
+ * A stopped process is let go first, and stops. Where its parent had heard of the stop before, it is made to hear again
+ * while it is still held, so that its next wait does not.
+ */
+static struct bunshin_error *stop_again(struct rebuild *rebuild, const struct image_process *process, struct tracee *tracees) {
+    const struct image_action *actions = (const struct image_action *)image_at(rebuild->image, TABLE_ACTION) + process->first_action;
+    int number = process->stop_signal ? process->stop_signal : SIGSTOP;
+    for (int32_t i = 0; i < process->action_count; i++)
+        if (actions[i].signal == number)
+            number = SIGSTOP; /* it has a handler for the other one, or ignores it */
+    kill(process->pid, number);
+    for (int32_t i = 0; i < process->thread_count; i++) {
+        struct tracee *tracee = &tracees[process->first_thread + i];
+        ptrace(PTRACE_DETACH, tracee->tid, 0, 0);
+        tracee->state = TRACEE_GONE;
+    }
+    char name[16];
+    struct process_stat stat = {0};
+    snprintf(name, sizeof name, "%d", process->pid);
+    for (int tries = 0; tries < 2000 && procfs_stat(rebuild->init->proc, name, &stat) && stat.state != 'T'; tries++)
+        usleep(100);
+    if (!process->stop_reported || process->parent == 1)
+        return NULL;
+    for (size_t i = 0; i < rebuild->image->table[TABLE_PROCESS].count; i++) {
+        const struct image_process *parent = IMAGE_PROCESS(rebuild->image, i);
+        if (parent->pid != process->parent || parent->state != PROCESS_LIVE || !parent->vdso)
+            continue;
+        struct tracee *leader = &tracees[parent->first_thread];
+        uint64_t arguments[6] = {P_PID, (uint64_t)process->pid, 0, WSTOPPED | WNOHANG};
+        int64_t result;
+        TRY(tracee_syscall(leader, parent->vdso_code, SYS_waitid, arguments, &result));
+        TRY(tracee_write_registers(leader, &leader->registers));
+    }
+    return NULL;
+}
+
 struct bunshin_error *finish_rebuild(struct rebuild *rebuild) {
     size_t count = rebuild->image->table[TABLE_THREAD].count;
     struct tracee *tracees = calloc(count + 1, sizeof *tracees);
@@ -127,10 +165,10 @@ struct bunshin_error *finish_rebuild(struct rebuild *rebuild) {
     for (size_t i = 0; !error && i < processes; i++) {
         const struct image_process *process = IMAGE_PROCESS(rebuild->image, i);
         if (process->state == PROCESS_STOPPED)
-            kill(process->pid, SIGSTOP);
+            error = stop_again(rebuild, process, tracees);
     }
     for (size_t i = 0; i < count; i++)
-        if (tracees[i].tid)
+        if (tracees[i].tid && tracees[i].state != TRACEE_GONE)
             ptrace(PTRACE_DETACH, tracees[i].tid, 0, 0);
     free(tracees);
     return error;

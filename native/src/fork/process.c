@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fork/blobs.h"
@@ -302,14 +303,59 @@ static struct bunshin_error *read_layout(struct capture *capture, struct frozen_
     return error;
 }
 
+/*
+ * What the parent of a process would learn of it from waitid(), without taking it from the parent. /proc does not tell:
+ * an exit code is shown only for processes that were dumpable, and whether a stop was reported is not shown at all.
+ */
+static struct bunshin_error *ask_parent(struct capture *capture, const struct frozen_process *frozen, int options, siginfo_t *ret) {
+    memset(ret, 0, sizeof *ret);
+    if (frozen->stat.ppid == 1) {
+        if (waitid(P_PID, (id_t)frozen->pid, ret, options | WNOHANG | WNOWAIT | __WALL) != 0)
+            return bunshin_error_os("cannot ask for the state of pid %d", frozen->pid);
+        return NULL;
+    }
+    struct frozen_process *parent = freeze_find(capture->frozen, frozen->stat.ppid);
+    if (!parent || parent->zombie)
+        return bunshin_error_new(BUNSHIN_ERROR_FORK, ESRCH, "pid %d has no parent that could be asked", frozen->pid);
+    struct tracee *leader = &capture->frozen->threads[parent->first_thread];
+    struct mappings mappings;
+    struct parasite parasite = {0};
+    TRY(mappings_read(capture, parent->pid, &mappings));
+    struct bunshin_error *error = parasite_enter(leader, mappings.vdso, &parasite);
+    if (!error) {
+        uint64_t arguments[6] = {P_PID, (uint64_t)frozen->pid, parasite.area + parasite_code_size(),
+                                 (uint64_t)(options | WNOHANG | WNOWAIT | __WALL)};
+        int64_t result;
+        error = tracee_syscall(leader, mappings.vdso, SYS_waitid, arguments, &result);
+        if (!error && result == 0)
+            error = tracee_read(parent->pid, parasite.area + parasite_code_size(), ret, sizeof *ret);
+    }
+    parasite_leave(&parasite);
+    mappings_deinit(&mappings);
+    return error;
+}
+
+static int wait_status(const siginfo_t *info) {
+    switch (info->si_code) {
+    case CLD_EXITED:
+        return (info->si_status & 0xff) << 8;
+    case CLD_DUMPED:
+        return info->si_status | 0x80;
+    default:
+        return info->si_status;
+    }
+}
+
 static struct bunshin_error *capture_zombie(struct capture *capture, struct frozen_process *frozen) {
+    siginfo_t info;
+    TRY(ask_parent(capture, frozen, WEXITED, &info));
     struct image_process record = {
         .pid = frozen->pid,
         .parent = frozen->stat.ppid,
         .group = frozen->stat.pgrp,
         .session = frozen->stat.session,
         .state = PROCESS_ZOMBIE,
-        .exit_code = frozen->stat.exit_code,
+        .exit_code = info.si_pid ? wait_status(&info) : frozen->stat.exit_code,
         .exit_signal = frozen->stat.exit_signal,
         .terminal = IMAGE_NONE,
     };
@@ -338,6 +384,12 @@ struct bunshin_error *capture_process(struct capture *capture, struct frozen_pro
         .first_signal = CAPTURE_COUNT(capture, TABLE_SIGNAL, struct image_signal),
     };
     int32_t index = CAPTURE_COUNT(capture, TABLE_PROCESS, struct image_process);
+    if (record.state == PROCESS_STOPPED) {
+        siginfo_t info;
+        TRY(ask_parent(capture, frozen, WSTOPPED, &info));
+        record.stop_reported = info.si_pid == 0;
+        record.stop_signal = info.si_pid ? info.si_status : leader->group_stopped;
+    }
     if (stat->tty)
         record.terminal = stat->tty; /* a device number for now; descriptor.c knows the pty once all are seen */
     uint64_t caught = 0, ignored = 0, pending = 0;

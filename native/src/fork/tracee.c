@@ -68,7 +68,7 @@ struct bunshin_error *tracee_wait_stop(struct tracee *tracee, int64_t deadline) 
             if (group_stop && !tracee->group_stopped) {
                 /* It was stopped already. Continued, it runs into the stop we asked for; the kernel remembers the other
                  * one, and takes it up again when we let go. */
-                tracee->group_stopped = true;
+                tracee->group_stopped = signal;
                 ptrace(PTRACE_CONT, tracee->tid, 0, 0);
                 continue;
             }

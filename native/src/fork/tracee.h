@@ -17,7 +17,7 @@ struct tracee {
     arch_registers registers; /* as found; release puts them back */
     uint64_t mask;
     bool changed; /* registers or mask differ from what was found */
-    bool group_stopped;
+    int group_stopped; /* the signal that had stopped its process before, or 0 */
     int64_t asleep_since; /* CLOCK_MONOTONIC ns when it went to sleep, 0 when unknown */
 };
 

@@ -227,6 +227,7 @@ static void become_zombie(struct rebuild *rebuild, const struct image_process *p
     (void)rebuild;
     struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* else /proc would hide its exit code */
     if (WIFSIGNALED(process->exit_code)) {
         int signal_number = WTERMSIG(process->exit_code);
         sigset_t one;

@@ -25,6 +25,7 @@ struct bunshin_workspace {
     int socket;
     int64_t id;
     pid_t pid;
+    bool ended;
     char *report;
 };
 

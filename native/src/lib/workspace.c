@@ -75,7 +75,7 @@ struct bunshin_error *bunshin_workspace_create(struct bunshin_context *context, 
 }
 
 static void end(struct bunshin_context *context, int socket, int64_t id) {
-    close(socket);
+    (void)shutdown(socket, SHUT_RDWR); /* other threads may be using it: closed only with the handle */
     struct request request = {.verb = WIRE_END, .argument = {id}, .timeout_ms = END_PATIENCE_MS};
     struct wire answer = {0};
     if (context->socket >= 0)
@@ -83,11 +83,23 @@ static void end(struct bunshin_context *context, int socket, int64_t id) {
     wire_deinit(&answer);
 }
 
+void bunshin_workspace_end(struct bunshin_workspace *workspace) {
+    pthread_mutex_lock(&workspace->lock);
+    bool ended = workspace->ended;
+    workspace->ended = true;
+    int socket = workspace->socket;
+    int64_t id = workspace->id;
+    pthread_mutex_unlock(&workspace->lock);
+    if (!ended && getpid() == workspace->context->owner)
+        end(workspace->context, socket, id);
+}
+
 void bunshin_workspace_destroy(struct bunshin_workspace *workspace) {
     if (!workspace)
         return;
+    bunshin_workspace_end(workspace);
     if (getpid() == workspace->context->owner)
-        end(workspace->context, workspace->socket, workspace->id);
+        close(workspace->socket);
     context_drop(workspace->context);
     pthread_mutex_destroy(&workspace->lock);
     free(workspace->report);
@@ -104,6 +116,7 @@ void bunshin_workspace_replace(struct bunshin_workspace *workspace, struct bunsh
     workspace->report = fork->report;
     pthread_mutex_unlock(&workspace->lock);
     end(workspace->context, old_socket, old_id);
+    close(old_socket);
     context_drop(fork->context);
     pthread_mutex_destroy(&fork->lock);
     free(old_report);

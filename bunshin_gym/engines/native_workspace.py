@@ -1,0 +1,255 @@
+"""A live workspace of the native engine, and its snapshots."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, BinaryIO
+
+from bunshin_gym._native import NativeFailure, SnapshotHandle, WorkspaceHandle, encode_records
+from bunshin_gym.engines.native_layers import Layer, Merge
+from bunshin_gym.engines.native_results import codes, public_error, public_report, public_result
+from bunshin_gym.errors import ForkError, WorkspaceError, WorkspaceLost
+from bunshin_gym.image import MountPoint
+from bunshin_gym.tools.call import ToolCall, ToolResult, clip, lost
+from bunshin_gym.workspace import ForkReport, MemoryUsage, ProcessInfo, WorkspaceSpec
+
+if TYPE_CHECKING:
+    from bunshin_gym.engines.native import NativeEngine
+
+__all__ = ["NativeSnapshot", "NativeWorkspace"]
+
+SEAL_TIMEOUT = 30.0
+
+
+class NativeWorkspace:
+    """A live workspace: a handle on its pid 1, its upper layer, and the sealed layers below."""
+
+    def __init__(
+        self, engine: NativeEngine, spec: WorkspaceSpec, mounts: tuple[MountPoint, ...],
+        handle: WorkspaceHandle, upper: Layer, sealed: tuple[Layer, ...],
+    ) -> None:  # fmt: skip
+        self.engine, self.spec, self.mounts = engine, spec, mounts
+        self.upper, self.sealed = upper, sealed
+        self._handle = handle
+        self._closed = False
+        self._session = "shell"
+        self._merge: Merge | None = None
+
+    @property
+    def alive(self) -> bool:
+        return not self._closed and self._handle.alive
+
+    def call(self, call: ToolCall, timeout: float) -> ToolResult:
+        if call.name in ("read_file", "write_file"):
+            return self._file_call(call)
+        self._session = call.name
+        try:
+            outcome = self._handle.call(self._records(call), timeout)
+        except NativeFailure as failure:
+            if failure.code in (codes.LOST, codes.TIMEOUT):
+                return lost("the workspace is lost: its first process is gone")
+            raise public_error(failure) from failure
+        return public_result(outcome)
+
+    def _records(self, call: ToolCall) -> bytes:
+        records: list[Sequence[str]] = [(call.name,), ("output-limit", str(self.spec.output_limit))]
+        args = call.args
+        if not self.spec.separate_stderr:
+            records.append(("merged",))
+        if call.name == "shell":
+            records.append(("text", args["command"]))
+        elif call.name == "python":
+            records.append(("text", args["code"]))
+        else:
+            argv = args["argv"] if "argv" in args else [*args.get("shell", ["/bin/sh", "-c"]), args["command"]]
+            records.append(("argv", *argv))
+            if args.get("cwd"):
+                records.append(("cwd", args["cwd"]))
+            if args.get("env"):
+                records.append(("env", *(f"{name}={value}" for name, value in args["env"].items())))
+            if args.get("stdin") == "open":
+                records.append(("stdin-open",))
+        try:
+            return encode_records(records)
+        except ValueError as error:
+            raise WorkspaceError(str(error)) from error
+
+    def _file_call(self, call: ToolCall) -> ToolResult:
+        path = call.args["path"]
+        try:
+            if call.name == "read_file":
+                data = self.read_file(path)
+                limit = self.spec.output_limit
+                kept, cut = clip(data, limit)
+                return ToolResult(kept.decode(errors="replace"), stdout=data, truncated=cut, stdout_total=len(data))
+            content = call.args["content"].encode("utf-8", "surrogateescape")
+            self.write_file(path, content, None)
+            text = f"wrote {len(content)} bytes to {path}\n"
+            return ToolResult(text, stdout=text.encode(), stdout_total=len(text))
+        except WorkspaceLost as error:
+            return lost(str(error))
+        except WorkspaceError as error:
+            text = f"{error}\n"
+            return ToolResult(text, stderr=text.encode(), exit_code=1, stderr_total=len(text))
+
+    def read_output(self, call_id: int) -> ToolResult:
+        try:
+            return public_result(self._handle.output(call_id))
+        except NativeFailure as failure:
+            raise public_error(failure) from failure
+
+    def interrupt(self) -> None:
+        try:
+            self._handle.interrupt(self._session)
+        except NativeFailure as failure:
+            if failure.code != codes.LOST:
+                raise public_error(failure) from failure
+
+    # -- files
+
+    def _open(self, path: str, flags: int, mode: int) -> int:
+        try:
+            return self._handle.open(os.fsencode(path), flags, mode)
+        except NativeFailure as failure:
+            raise public_error(failure) from failure
+
+    def write_file(self, path: str, data: bytes | BinaryIO, mode: int | None) -> None:
+        fd = self._open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644 if mode is None else mode)
+        try:
+            with open(fd, "wb", buffering=0) as target:
+                if mode is not None:
+                    os.fchmod(fd, mode)
+                if isinstance(data, (bytes, bytearray, memoryview)):
+                    rest = memoryview(data)
+                    while rest:
+                        rest = rest[target.write(rest) or 0 :]
+                else:
+                    shutil.copyfileobj(data, target, 1 << 20)
+        except OSError as error:
+            raise WorkspaceError(f"cannot write {path}: {error.strerror}", errno=error.errno) from error
+
+    def read_file(self, path: str) -> bytes:
+        fd = self._open(path, os.O_RDONLY, 0)
+        try:
+            with open(fd, "rb", buffering=0) as source:
+                return source.readall()
+        except OSError as error:
+            raise WorkspaceError(f"cannot read {path}: {error.strerror}", errno=error.errno) from error
+
+    # -- forks
+
+    def snapshot(self) -> NativeSnapshot:
+        """Seal, and go on as a fork of the seal. Where anything fails, the frozen tree runs on as it was."""
+        try:
+            handle = self._handle.seal(SEAL_TIMEOUT)
+        except NativeFailure as failure:
+            raise public_error(failure) from failure
+        sealed = self._merge.take(self.sealed) if self._merge else self.sealed
+        layers = (self.upper.hold(), *(layer.hold() for layer in sealed))
+        snapshot = NativeSnapshot(self, handle, layers)
+        try:
+            child = snapshot.rebuild()
+        except BaseException:
+            self._handle.release()
+            snapshot.close()
+            raise
+        self._become(child)
+        if self._merge is None or self._merge.done:
+            if self._merge:
+                self._merge.close()
+            self._merge = Merge.start(self.engine, self.mounts, self.sealed)
+        return snapshot
+
+    def _become(self, child: NativeWorkspace) -> None:
+        """Take over what a fork of this workspace has: its tree, and the layers it stands on."""
+        self._handle.replace(child._handle)
+        old = (self.upper, *self.sealed)
+        self.upper, self.sealed = child.upper, child.sealed
+        for layer in old:
+            layer.drop()
+
+    def restore(self, snapshot: NativeSnapshot) -> None:
+        self._become(snapshot.rebuild())
+
+    # -- looking
+
+    def _processes(self, with_memory: bool) -> list[list[str]]:
+        try:
+            return [line.split(" ", 7) for line in self._handle.processes(with_memory).splitlines()]
+        except NativeFailure as failure:
+            raise public_error(failure) from failure
+
+    def memory(self) -> MemoryUsage:
+        rows = self._processes(True)
+        return MemoryUsage(*(sum(int(row[column]) for row in rows if row[0] != "1") for column in (4, 5, 6)))
+
+    def processes(self) -> list[ProcessInfo]:
+        return [ProcessInfo(int(row[0]), int(row[1]), row[7], int(row[2])) for row in self._processes(False)]
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._handle.close()
+        if self._merge:
+            self._merge.close()
+        for layer in (self.upper, *self.sealed):
+            layer.drop()
+
+
+class NativeSnapshot:
+    """A sealed tree: its image and page stores, and the layers its files lie in."""
+
+    def __init__(self, source: NativeWorkspace, handle: SnapshotHandle, layers: tuple[Layer, ...]) -> None:
+        self.engine, self.spec, self.mounts = source.engine, source.spec, source.mounts
+        self._handle = handle
+        self._layers = layers
+        self._size = handle.size
+        self._report = public_report(handle.report)
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def report(self) -> ForkReport:
+        return self._report
+
+    def _plan(self, upper: Layer) -> bytes:
+        return self.engine.plan(self.spec, self.mounts, upper, self._layers)
+
+    def _child(self, handle: WorkspaceHandle, upper: Layer) -> NativeWorkspace:
+        layers = tuple(layer.hold() for layer in self._layers)
+        return NativeWorkspace(self.engine, self.spec, self.mounts, handle, upper, layers)
+
+    def rebuild(self) -> NativeWorkspace:
+        """One fork, for a workspace that goes on as it. Raises ForkError."""
+        (child,) = self.fork(1)
+        if isinstance(child, WorkspaceError):
+            raise child if isinstance(child, ForkError) else ForkError(str(child), errno=child.errno)
+        return child
+
+    def fork(self, n: int) -> list[NativeWorkspace | WorkspaceError]:
+        uppers = [self.engine.new_layer(self.mounts) for _ in range(n)]
+        try:
+            outcomes = self._handle.fork_many([self._plan(upper) for upper in uppers])
+        except NativeFailure as failure:
+            for upper in uppers:
+                upper.drop()
+            raise public_error(failure) from failure
+        children: list[NativeWorkspace | WorkspaceError] = []
+        for outcome, upper in zip(outcomes, uppers, strict=True):
+            if isinstance(outcome, NativeFailure):
+                upper.drop()
+                error = public_error(outcome)
+                children.append(error if isinstance(error, ForkError) else ForkError(str(error), errno=error.errno))
+            else:
+                children.append(self._child(outcome, upper))
+        return children
+
+    def close(self) -> None:
+        self._handle.close()
+        for layer in self._layers:
+            layer.drop()
