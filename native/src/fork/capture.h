@@ -118,6 +118,7 @@ struct bunshin_error *shared_capture(struct capture *capture, int copy, const ch
 struct bunshin_error *shared_capture_mapping(struct capture *capture, struct frozen_process *frozen, const struct mapping *mapping,
                                              struct parasite *parasite, int32_t *ret) MUST_CHECK;
 struct bunshin_error *shared_finish(struct capture *capture) MUST_CHECK;
+void shared_forget(struct capture *capture);
 
 /* ---- pid 1 (own.c) ---- */
 struct bunshin_error *own_capture(struct capture *capture) MUST_CHECK;

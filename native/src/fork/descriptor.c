@@ -230,6 +230,8 @@ struct bunshin_error *capture_own(struct capture *capture, int fd, int32_t *ret)
     else {
         struct holder holder = {.fd = fd, .copy = fcntl(fd, F_DUPFD_CLOEXEC, 3), .link = link, .info = (char *)info.data};
         error = capture_new(capture, &holder, key, ret);
+        if (error && !described_find(capture, *ret))
+            close(holder.copy);
     }
     buffer_deinit(&info);
     return error;

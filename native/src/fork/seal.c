@@ -188,8 +188,7 @@ static struct bunshin_error *capture_all(struct capture *capture, int64_t *mark)
 
 static void capture_deinit(struct capture *capture) {
     described_close(capture);
-    for (size_t i = 0; i < capture->shared_count; i++)
-        capture->shared = NULL;
+    shared_forget(capture);
     for (int table = 0; table < TABLE_COUNT; table++)
         buffer_deinit(&capture->table[table]);
     buffer_deinit(&capture->bounce);

@@ -265,20 +265,22 @@ static struct bunshin_error *capture_names(struct capture *capture, const char *
 }
 
 struct bunshin_error *shared_finish(struct capture *capture) {
-    struct bunshin_error *error = capture_names(capture, SHM);
+    TRY(capture_names(capture, SHM));
     for (size_t i = 0; i < capture->shared_count; i++) {
         struct shared_seen *seen = &capture->shared[i];
         struct span runs;
-        if (!error)
-            error = capture_heap(capture, seen->runs.data, seen->runs.size, &runs);
-        if (!error)
-            CAPTURE_AT(capture, TABLE_SHARED, struct image_shared, seen->object)->runs = runs;
-        buffer_deinit(&seen->runs);
+        TRY(capture_heap(capture, seen->runs.data, seen->runs.size, &runs));
+        CAPTURE_AT(capture, TABLE_SHARED, struct image_shared, seen->object)->runs = runs;
     }
+    return NULL;
+}
+
+void shared_forget(struct capture *capture) {
+    for (size_t i = 0; i < capture->shared_count; i++)
+        buffer_deinit(&capture->shared[i].runs);
     free(capture->shared);
     capture->shared = NULL;
     capture->shared_count = 0;
-    return error;
 }
 
 /* ---- rebuild ---- */

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
-#include <pwd.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -103,13 +102,27 @@ struct bunshin_error *spawn(const struct wire *request, const struct cgroup_set 
 
 /* ---- an ordinary user's own namespace ---- */
 
+/* The name of a user in /etc/passwd; "" for none. The C library's own look-up needs shared libraries. */
+static void user_name(uid_t uid, char *ret, size_t size) {
+    FILE *file = fopen("/etc/passwd", "re");
+    char line[512], name[64];
+    unsigned number;
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "%63[^:]:%*[^:]:%u:", name, &number) == 2 && number == uid) {
+            snprintf(ret, size, "%s", name);
+            break;
+        }
+    if (file)
+        fclose(file);
+}
+
 /* The first range that /etc/subuid or /etc/subgid gives to this user; false for none. */
 static bool sub_range(const char *path, uid_t uid, unsigned *ret_start, unsigned *ret_count) {
-    struct passwd *user = getpwuid(uid);
     FILE *file = fopen(path, "re");
     if (!file)
         return false;
-    char line[512], number[16];
+    char line[512], number[16], user[64] = "";
+    user_name(uid, user, sizeof user);
     snprintf(number, sizeof number, "%u", uid);
     bool found = false;
     while (!found && fgets(line, sizeof line, file)) {
@@ -117,7 +130,7 @@ static bool sub_range(const char *path, uid_t uid, unsigned *ret_start, unsigned
         if (!start)
             continue;
         *start++ = '\0';
-        if (strcmp(line, number) && (!user || strcmp(line, user->pw_name)))
+        if (strcmp(line, number) && (!*user || strcmp(line, user)))
             continue;
         found = sscanf(start, "%u:%u", ret_start, ret_count) == 2 && *ret_count > 0;
     }
