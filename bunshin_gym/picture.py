@@ -88,6 +88,8 @@ def _lines(branch: Branch, indent: str, width: int, colour: bool) -> Iterator[st
     for number, entry in enumerate(entries):
         last = number == len(entries) - 1
         corner, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
+        if len(entries) == 1 and isinstance(entry, Branch):
+            corner = "├─ "  # the chain goes on below
         if isinstance(entry, str):
             yield indent + corner + _paint(f"({entry})"[: width - len(indent) - 3], _DIM, colour)
             continue

@@ -72,7 +72,7 @@ def start(workspace: Workspace, victim: Victim) -> str:
         workspace.write_file(f"{STAGE}/bin/victim.py", (FOLDER / "victim.py").read_bytes())
         argv = f"/usr/bin/python3 {path}"
     script = (
-        f"mkdir -p {place} && export VICTIM={place} TMPDIR=/tmp PYTHONDONTWRITEBYTECODE=1 && cd {place} && "
+        f"mkdir -p {place} && chmod 777 {place} && export VICTIM={place} TMPDIR=/tmp PYTHONDONTWRITEBYTECODE=1 && cd {place} && "
         f"{{ exec {argv} </dev/null >{place}/output 2>&1 & }}"
     )
     result = workspace.call(ToolCall("exec", {"argv": ["bash", "-c", script]}), 30)

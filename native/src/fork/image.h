@@ -203,7 +203,9 @@ struct image_socket {
     int32_t shut; /* bit 0: receive, bit 1: send */
     struct span name, peer_name; /* sockaddr */
     struct span options; /* array of {level, name, length, value[64]} */
-    struct span queue; /* uint64 length, bytes; repeated */
+    struct span queue; /* not read yet: uint64 length, bytes; repeated */
+    struct span unsent; /* written, and not across yet: bytes */
+    uint32_t sent_to, received_to; /* TCP: where the two streams are */
     uint32_t mode, uid, gid;
     int32_t named; /* bound to a path */
 };

@@ -1,15 +1,10 @@
-/*
- * Sockets: unix pairs, listeners and connections with what is queued in them; TCP listeners; UDP. Which unix ends belong
- * together is asked of the kernel over netlink, inside the workspace's own network namespace.
- */
+/* Sockets: options, what waits in their queues, and the order in which they are made again. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/netlink.h>
-#include <linux/sock_diag.h>
-#include <linux/unix_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,83 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "fork/capture.h"
-#include "fork/described.h"
-#include "fork/rebuild.h"
-
-enum socket_state { SOCKET_IDLE, SOCKET_LISTENING, SOCKET_CONNECTED, SOCKET_ORPHAN /* connected once, the peer has gone */ };
-
-/* ---- capture: what the kernel tells of unix sockets ---- */
-
-struct unix_info {
-    uint32_t inode, peer, state, waiting, backlog;
-    uint8_t shut;
-};
-
-static struct bunshin_error *read_unix_sockets(struct capture *capture) {
-    if (capture->have_unix_peers)
-        return NULL;
-    capture->have_unix_peers = true;
-    int netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-    struct {
-        struct nlmsghdr header;
-        struct unix_diag_req request;
-    } ask = {
-        .header = {.nlmsg_len = sizeof ask, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
-        .request = {.sdiag_family = AF_UNIX, .udiag_states = ~0u, .udiag_show = UDIAG_SHOW_PEER | UDIAG_SHOW_RQLEN},
-    };
-    struct bunshin_error *error = NULL;
-    if (netlink < 0 || send(netlink, &ask, sizeof ask, 0) != sizeof ask)
-        error = bunshin_error_os("cannot ask for unix sockets (is unix_diag there?)");
-    static uint8_t answer[32768];
-    bool done = false;
-    while (!error && !done) {
-        ssize_t got = recv(netlink, answer, sizeof answer, 0);
-        if (got <= 0) {
-            error = bunshin_error_os("cannot read the list of unix sockets");
-            break;
-        }
-        unsigned left = (unsigned)got;
-        for (struct nlmsghdr *message = (void *)answer; !error && NLMSG_OK(message, left); message = NLMSG_NEXT(message, left)) {
-            if (message->nlmsg_type == NLMSG_DONE || message->nlmsg_type == NLMSG_ERROR) {
-                if (message->nlmsg_type == NLMSG_ERROR)
-                    error = bunshin_error_new(BUNSHIN_ERROR_OS, ENOENT, "the kernel does not list unix sockets (no unix_diag)");
-                done = true;
-                break;
-            }
-            const struct unix_diag_msg *found = NLMSG_DATA(message);
-            struct unix_info info = {.inode = found->udiag_ino, .state = found->udiag_state};
-            const uint8_t *at = (const uint8_t *)(found + 1), *end = (const uint8_t *)message + message->nlmsg_len;
-            while (at + sizeof(struct nlattr) <= end) {
-                struct nlattr attribute;
-                memcpy(&attribute, at, sizeof attribute);
-                if (attribute.nla_len < sizeof attribute)
-                    break;
-                const uint8_t *value = at + sizeof attribute;
-                if (attribute.nla_type == UNIX_DIAG_PEER)
-                    memcpy(&info.peer, value, 4);
-                else if (attribute.nla_type == UNIX_DIAG_RQLEN) {
-                    memcpy(&info.waiting, value, 4);
-                    memcpy(&info.backlog, value + 4, 4);
-                } else if (attribute.nla_type == UNIX_DIAG_SHUTDOWN)
-                    info.shut = *value;
-                at += (attribute.nla_len + 3u) & ~3u;
-            }
-            error = buffer_append(&capture->unix_peers, &info, sizeof info);
-        }
-    }
-    if (netlink >= 0)
-        close(netlink);
-    return error;
-}
-
-static const struct unix_info *find_unix(const struct capture *capture, uint64_t inode) {
-    const struct unix_info *list = (const void *)capture->unix_peers.data;
-    for (size_t i = 0; i < capture->unix_peers.size / sizeof *list; i++)
-        if (list[i].inode == inode)
-            return &list[i];
-    return NULL;
-}
+#include "fork/socket.h"
 
 /* ---- capture: options and queues ---- */
 
@@ -112,14 +31,27 @@ static const int inet_options[][2] = {
     {IPPROTO_IP, IP_TOS},         {IPPROTO_IP, IP_TTL},            {IPPROTO_IPV6, IPV6_V6ONLY},
 };
 
+int socket_int_option(int fd, int level, int name) {
+    int value = 0;
+    socklen_t length = sizeof value;
+    (void)getsockopt(fd, level, name, &value, &length);
+    return value;
+}
+
 static struct bunshin_error *read_options(int fd, const int list[][2], size_t count, bool inet, int domain, int protocol,
                                           struct buffer *ret) {
+    int locked = socket_int_option(fd, SOL_SOCKET, SO_BUF_LOCK);
     for (size_t i = 0; i < count; i++) {
         struct image_option option = {.level = list[i][0], .name = list[i][1]};
         if (inet && ((option.level == IPPROTO_TCP && protocol != IPPROTO_TCP) || (option.level == IPPROTO_IPV6 && domain != AF_INET6) ||
                      (option.level == IPPROTO_IP && domain != AF_INET)))
             continue;
         socklen_t length = sizeof option.value;
+        /* A size that the program did not set is the kernel's to choose, and to change: setting it would end that. */
+        if (option.level == SOL_SOCKET && option.name == SO_SNDBUF && !(locked & 1))
+            continue;
+        if (option.level == SOL_SOCKET && option.name == SO_RCVBUF && !(locked & 2))
+            continue;
         if (getsockopt(fd, option.level, option.name, option.value, &length) != 0)
             continue;
         option.length = (int32_t)length;
@@ -135,7 +67,7 @@ static struct bunshin_error *read_options(int fd, const int list[][2], size_t co
     return NULL;
 }
 
-static struct bunshin_error *peek_queue(struct capture *capture, const struct holder *holder, int type, uint32_t waiting, struct span *ret) {
+struct bunshin_error *socket_peek(struct capture *capture, const struct holder *holder, int type, uint32_t waiting, struct span *ret) {
     int before = -1, zero = 0;
     socklen_t length = sizeof before;
     struct buffer queue = {0};
@@ -146,9 +78,11 @@ static struct bunshin_error *peek_queue(struct capture *capture, const struct ho
         return bunshin_error_no_memory();
     (void)getsockopt(holder->copy, SOL_SOCKET, SO_PEEK_OFF, &before, &length);
     bool messages = type != SOCK_STREAM;
-    if (setsockopt(holder->copy, SOL_SOCKET, SO_PEEK_OFF, &zero, sizeof zero) != 0)
+    /* With an offset, one look goes on where the last one ended. TCP has it only on newer kernels: one look shows all. */
+    bool moves = setsockopt(holder->copy, SOL_SOCKET, SO_PEEK_OFF, &zero, sizeof zero) == 0;
+    if (!moves && messages)
         error = bunshin_error_os("cannot look into a socket's queue");
-    while (!error) {
+    for (bool again = true; !error && again; again = moves) {
         union {
             struct cmsghdr align;
             char bytes[CMSG_SPACE(sizeof(int) * 253) + CMSG_SPACE(64)];
@@ -181,7 +115,8 @@ static struct bunshin_error *peek_queue(struct capture *capture, const struct ho
         if (got == 0)
             break;
     }
-    (void)setsockopt(holder->copy, SOL_SOCKET, SO_PEEK_OFF, &before, sizeof before);
+    if (moves)
+        (void)setsockopt(holder->copy, SOL_SOCKET, SO_PEEK_OFF, &before, sizeof before);
     free(part);
     if (!error)
         error = capture_heap(capture, queue.data, queue.size, ret);
@@ -189,83 +124,13 @@ static struct bunshin_error *peek_queue(struct capture *capture, const struct ho
     return error;
 }
 
-/* ---- capture: by family ---- */
-
-static int int_option(int fd, int level, int name) {
-    int value = 0;
-    socklen_t length = sizeof value;
-    (void)getsockopt(fd, level, name, &value, &length);
-    return value;
-}
-
-static struct bunshin_error *capture_unix(struct capture *capture, const struct holder *holder, struct image_socket *record) {
-    struct stat info;
-    TRY(read_unix_sockets(capture));
-    if (fstat(holder->copy, &info) != 0)
-        return bunshin_error_os("cannot look at a socket");
-    const struct unix_info *known = find_unix(capture, info.st_ino);
-    if (!known)
-        return capture_refuse(holder, "a unix socket of another network namespace");
-    record->backlog = (int32_t)known->backlog;
-    record->shut = known->shut;
-    if (record->state == SOCKET_LISTENING) {
-        if (known->waiting)
-            return capture_refuse(holder, "a unix listener with %u connections not accepted yet", known->waiting);
-    } else {
-        record->peer = (int32_t)known->peer; /* an inode for now; socket_connect() finds its description */
-        bool connected = known->state == 1 /* TCP_ESTABLISHED */;
-        record->state = known->peer ? SOCKET_CONNECTED : connected ? SOCKET_ORPHAN : SOCKET_IDLE;
-        TRY(peek_queue(capture, holder, record->type, known->waiting, &record->queue));
-    }
-    const struct sockaddr_un *name = (const void *)(capture->table[TABLE_HEAP].data + record->name.offset);
-    if (record->name.size > offsetof(struct sockaddr_un, sun_path) && name->sun_path[0]) {
-        record->named = 1;
-        struct stat file;
-        if (stat(name->sun_path, &file) == 0 && S_ISSOCK(file.st_mode)) {
-            record->mode = file.st_mode & 07777;
-            record->uid = file.st_uid;
-            record->gid = file.st_gid;
-        } else
-            record->named = 2; /* its file is gone */
-    }
-    return NULL;
-}
-
-static struct bunshin_error *capture_inet(struct capture *capture, const struct holder *holder, struct image_socket *record) {
-    (void)capture;
-    if (capture->init->settings.network_host)
-        return capture_refuse(holder, "a socket on the host's network");
-    if (record->type == SOCK_STREAM && record->protocol == IPPROTO_TCP) {
-        struct tcp_info info = {0};
-        socklen_t length = sizeof info;
-        if (getsockopt(holder->copy, IPPROTO_TCP, TCP_INFO, &info, &length) != 0)
-            return bunshin_error_os("cannot look at a TCP socket");
-        if (record->state == SOCKET_LISTENING) {
-            if (info.tcpi_unacked)
-                return capture_refuse(holder, "a TCP listener with %u connections not accepted yet", info.tcpi_unacked);
-            record->backlog = (int32_t)info.tcpi_sacked;
-            return NULL;
-        }
-        if (info.tcpi_state != TCP_CLOSE)
-            return capture_refuse(holder, "a TCP connection (state %u)", info.tcpi_state);
-        return NULL;
-    }
-    if (record->type == SOCK_DGRAM && record->protocol == IPPROTO_UDP) {
-        int waiting = 0;
-        if (ioctl(holder->copy, FIONREAD, &waiting) == 0 && waiting > 0)
-            return capture_refuse(holder, "a UDP socket with datagrams not read yet");
-        return NULL;
-    }
-    return capture_refuse(holder, "a socket of family %d, type %d, protocol %d", record->domain, record->type, record->protocol);
-}
-
 struct bunshin_error *socket_capture(struct capture *capture, const struct holder *holder, int32_t self, struct image_description *ret) {
     struct image_socket record = {.peer = IMAGE_NONE, .listener = IMAGE_NONE};
     int fd = holder->copy;
-    record.domain = int_option(fd, SOL_SOCKET, SO_DOMAIN);
-    record.type = int_option(fd, SOL_SOCKET, SO_TYPE);
-    record.protocol = int_option(fd, SOL_SOCKET, SO_PROTOCOL);
-    record.state = int_option(fd, SOL_SOCKET, SO_ACCEPTCONN) ? SOCKET_LISTENING : SOCKET_IDLE;
+    record.domain = socket_int_option(fd, SOL_SOCKET, SO_DOMAIN);
+    record.type = socket_int_option(fd, SOL_SOCKET, SO_TYPE);
+    record.protocol = socket_int_option(fd, SOL_SOCKET, SO_PROTOCOL);
+    record.state = socket_int_option(fd, SOL_SOCKET, SO_ACCEPTCONN) ? SOCKET_LISTENING : SOCKET_IDLE;
     (void)self;
     if (!holder->process)
         return capture_refuse(holder, "a socket of pid 1");
@@ -288,12 +153,12 @@ struct bunshin_error *socket_capture(struct capture *capture, const struct holde
         error = capture_heap(capture, list.data, list.size, &record.options);
     buffer_deinit(&list);
     if (!error)
-        error = inet ? capture_inet(capture, holder, &record) : capture_unix(capture, holder, &record);
+        error = inet ? socket_capture_inet(capture, holder, &record) : socket_capture_unix(capture, holder, &record);
     ret->kind = KIND_SOCKET;
     return error ? error : capture_add(capture, TABLE_SOCKET, &record, sizeof record, &ret->object);
 }
 
-/* Peers were inodes; now that every descriptor is known they become descriptions. */
+/* After every descriptor is known: ends that belong together. */
 struct bunshin_error *socket_connect(struct capture *capture) {
     int32_t count = CAPTURE_COUNT(capture, TABLE_DESCRIPTION, struct image_description);
     for (int32_t i = 0; i < count; i++) {
@@ -301,22 +166,12 @@ struct bunshin_error *socket_connect(struct capture *capture) {
         if (record->kind != KIND_SOCKET)
             continue;
         struct image_socket *socket = CAPTURE_AT(capture, TABLE_SOCKET, struct image_socket, record->object);
-        if (socket->domain != AF_UNIX || socket->state != SOCKET_CONNECTED)
+        if (socket->state != SOCKET_CONNECTED)
             continue;
-        int32_t peer = IMAGE_NONE;
-        for (size_t j = 0; j < capture->described_count; j++)
-            if (capture->described[j].copy >= 0 && capture->described[j].inode == (uint64_t)(uint32_t)socket->peer) {
-                const struct image_description *other =
-                    CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, capture->described[j].description);
-                if (other->kind == KIND_SOCKET)
-                    peer = capture->described[j].description;
-            }
-        if (peer == IMAGE_NONE) {
-            const struct frozen_process *process = freeze_find(capture->frozen, record->holder);
-            return bunshin_error_unsupported(record->holder, process ? process->stat.comm : "?", record->holder_fd,
-                                             "a unix socket whose other end nobody in the workspace holds");
-        }
-        socket->peer = peer;
+        if (socket->domain == AF_UNIX)
+            TRY(socket_connect_unix(capture, record, socket));
+        else
+            TRY(socket_connect_inet(capture, i, socket));
     }
     return NULL;
 }
@@ -329,51 +184,39 @@ static void set_options(struct rebuild *rebuild, const struct image_socket *reco
         (void)setsockopt(fd, option[i].level, option[i].name, option[i].value, (socklen_t)option[i].length);
 }
 
-static struct bunshin_error *bind_name(struct rebuild *rebuild, const struct image_socket *record, int fd) {
-    const struct sockaddr *address = (const void *)IMAGE_HEAP(rebuild->image, record->name);
-    socklen_t length = (socklen_t)record->name.size;
-    if (record->domain == AF_UNIX) {
-        if (length <= offsetof(struct sockaddr_un, sun_path))
-            return NULL;
-        const char *path = ((const struct sockaddr_un *)address)->sun_path;
-        if (record->named)
-            unlink(path); /* the file of the sealed socket: this one takes its place */
-        if (bind(fd, address, length) != 0)
-            return bunshin_error_os("cannot bind a unix socket to %.100s", record->named ? path : "its abstract name");
-        if (record->named == 1 && (chmod(path, record->mode) != 0 || lchown(path, record->uid, record->gid) != 0))
-            return bunshin_error_os("cannot set the mode of %.100s", path);
-        if (record->named == 2)
-            unlink(path);
-        return NULL;
+#define FILL_PATIENCE_MS 2000
+
+/* Buffers grow as what is sent arrives: a queue that is full for the moment is waited for. */
+static struct bunshin_error *send_all(int from, const uint8_t *data, uint64_t size) {
+    int flags = fcntl(from, F_GETFL);
+    struct bunshin_error *error = NULL;
+    fcntl(from, F_SETFL, flags | O_NONBLOCK);
+    for (uint64_t done = 0; !error && done < size;) {
+        ssize_t put = send(from, data + done, size - done, MSG_NOSIGNAL);
+        struct pollfd wait = {.fd = from, .events = POLLOUT};
+        if (put < 0 && errno == EAGAIN && poll(&wait, 1, FILL_PATIENCE_MS) == 1)
+            continue;
+        if (put < 0)
+            error = bunshin_error_os("cannot fill a socket's queue with %llu bytes", (unsigned long long)size);
+        else
+            done += (uint64_t)put;
     }
-    uint16_t port = ((const struct sockaddr_in *)address)->sin_port; /* the same place in sockaddr_in6 */
-    if (length < sizeof(struct sockaddr_in) || !port)
-        return NULL;
-    if (bind(fd, address, length) != 0)
-        return bunshin_error_os("cannot bind a socket to port %u", ntohs(port));
-    return NULL;
+    fcntl(from, F_SETFL, flags);
+    return error;
 }
 
-/* Sends what was waiting, from the other end. */
+/* Sends what was waiting, from the other end: message by message. */
 static struct bunshin_error *fill_queue(struct rebuild *rebuild, const struct image_socket *record, int from) {
     const uint8_t *at = IMAGE_HEAP(rebuild->image, record->queue), *end = at + record->queue.size;
-    int flags = fcntl(from, F_GETFL);
-    fcntl(from, F_SETFL, flags | O_NONBLOCK);
     while (at + sizeof(uint64_t) <= end) {
         uint64_t size;
         memcpy(&size, at, sizeof size);
         at += sizeof size;
-        for (uint64_t done = 0; done < size || !size;) {
-            ssize_t put = send(from, at + done, size - done, MSG_NOSIGNAL);
-            if (put < 0)
-                return bunshin_error_os("cannot fill a socket's queue with %llu bytes", (unsigned long long)size);
-            done += (uint64_t)put;
-            if (!size)
-                break;
-        }
+        if (!size && send(from, at, 0, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+            return bunshin_error_os("cannot send an empty message");
+        TRY(send_all(from, at, size));
         at += size;
     }
-    fcntl(from, F_SETFL, flags);
     return NULL;
 }
 
@@ -382,7 +225,7 @@ static struct bunshin_error *rebuild_single(struct rebuild *rebuild, int32_t ind
     if (fd < 0)
         return bunshin_error_os("cannot make a socket");
     set_options(rebuild, record, fd);
-    struct bunshin_error *error = bind_name(rebuild, record, fd);
+    struct bunshin_error *error = record->domain == AF_UNIX ? socket_bind_unix(rebuild, record, fd) : socket_bind_inet(rebuild, record, fd);
     if (!error && record->state == SOCKET_LISTENING && listen(fd, record->backlog) != 0)
         error = bunshin_error_os("cannot listen");
     if (!error && record->domain != AF_UNIX && record->type == SOCK_DGRAM && record->peer_name.size &&
@@ -395,69 +238,20 @@ static struct bunshin_error *rebuild_single(struct rebuild *rebuild, int32_t ind
     return rebuild_place(rebuild, index, fd);
 }
 
-/*
- * A connection: through a listener of the right name where one end has a name, so that both ends see the addresses they
- * saw before; else a plain pair.
- */
-static struct bunshin_error *make_pair(struct rebuild *rebuild, const struct image_socket *one, const struct image_socket *other,
-                                       int ret[2]) {
-    bool named = one->name.size > offsetof(struct sockaddr_un, sun_path) || (other && other->name.size > offsetof(struct sockaddr_un, sun_path));
-    if (!named || one->type == SOCK_DGRAM) {
-        if (socketpair(AF_UNIX, one->type | SOCK_CLOEXEC, 0, ret) != 0)
-            return bunshin_error_os("cannot make a socket pair");
-        return NULL;
-    }
-    bool one_serves = one->name.size > offsetof(struct sockaddr_un, sun_path);
-    const struct image_socket *server = one_serves ? one : other, *client = one_serves ? other : one;
-    const struct sockaddr_un *name = (const void *)IMAGE_HEAP(rebuild->image, server->name);
-    int listener = socket(AF_UNIX, one->type | SOCK_CLOEXEC, 0), ends[2] = {-1, -1};
-    struct bunshin_error *error = NULL;
-    /* The real listener may hold the name: its file steps aside for the moment. */
-    char aside[140] = "";
-    if (server->named) {
-        snprintf(aside, sizeof aside, "%s.bunshin", name->sun_path);
-        if (rename(name->sun_path, aside) != 0)
-            aside[0] = '\0';
-    }
-    bool bound = bind(listener, (const struct sockaddr *)name, (socklen_t)server->name.size) == 0;
-    if (!bound && !server->named) { /* an abstract name whose listener lives: connect through that one, below */
-        close(listener);
-        if (socketpair(AF_UNIX, one->type | SOCK_CLOEXEC, 0, ret) != 0)
-            return bunshin_error_os("cannot make a socket pair");
-        return NULL;
-    }
-    if (!bound || listen(listener, 1) != 0)
-        error = bunshin_error_os("cannot make a connection to %.100s again", name->sun_path);
-    if (!error && (ends[0] = socket(AF_UNIX, one->type | SOCK_CLOEXEC, 0)) < 0)
-        error = bunshin_error_os("cannot make a socket");
-    if (!error && client)
-        error = bind_name(rebuild, client, ends[0]);
-    if (!error && connect(ends[0], (const struct sockaddr *)name, (socklen_t)server->name.size) != 0)
-        error = bunshin_error_os("cannot connect to %.100s again", name->sun_path);
-    if (!error && (ends[1] = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) < 0)
-        error = bunshin_error_os("cannot accept a connection again");
-    close(listener);
-    if (server->named) {
-        unlink(name->sun_path);
-        if (*aside)
-            (void)rename(aside, name->sun_path);
-    }
-    ret[one_serves] = ends[0];
-    ret[!one_serves] = ends[1];
-    return error;
-}
-
 static struct bunshin_error *rebuild_pair(struct rebuild *rebuild, int32_t index, const struct image_socket *one) {
     bool orphan = one->state == SOCKET_ORPHAN;
     const struct image_socket *other = orphan ? NULL : IMAGE_SOCKET(rebuild->image, IMAGE_DESCRIPTION(rebuild->image, one->peer)->object);
     int ends[2] = {-1, -1};
-    TRY(make_pair(rebuild, one, other, ends));
+    TRY(one->domain == AF_UNIX ? socket_pair_unix(rebuild, one, other, ends) : socket_pair_inet(rebuild, one, ends));
     set_options(rebuild, one, ends[0]);
     if (other)
         set_options(rebuild, other, ends[1]);
     TRY(fill_queue(rebuild, one, ends[1]));
-    if (other)
+    if (other) {
         TRY(fill_queue(rebuild, other, ends[0]));
+        TRY(send_all(ends[1], IMAGE_HEAP(rebuild->image, other->unsent), other->unsent.size));
+    }
+    TRY(send_all(ends[0], IMAGE_HEAP(rebuild->image, one->unsent), one->unsent.size));
     for (int side = 0; side < 2; side++) {
         const struct image_socket *record = side ? other : one;
         if (record && record->shut)

@@ -1,0 +1,20 @@
+/* A program that confined itself by a seccomp filter. */
+#include "victim.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+
+int main(void) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getpgrp, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 99),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {4, code};
+    must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    must(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+    ready();
+    go();
+    expect(syscall(SYS_getpgrp) == -1 && errno == 99, "the filter is gone");
+    ok();
+}

@@ -1,0 +1,11 @@
+/* clock_nanosleep for a time, on the monotonic clock. */
+#include "blocked.h"
+
+int main(void) {
+    timed_start(2.4);
+    struct timespec time = {2, 400000000};
+    int result = clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+    expect(result == 0, "the sleep gave %d", result);
+    on_time();
+    ok();
+}
