@@ -83,6 +83,8 @@ struct bunshin_error *file_capture(struct capture *capture, const struct holder 
         char path[4200];
         snprintf(path, sizeof path, "%.*s", (int)(strlen(link) - 10), link);
         TRY(capture_text(capture, path, &ret->path));
+        if (S_ISREG(info.st_mode) && info.st_nlink > 0 && !(ret->flags & O_TMPFILE & ~O_DIRECTORY))
+            return capture_refuse(holder, "a file whose name was deleted but which has another, %.100s", path);
         if (S_ISREG(info.st_mode))
             return capture_ghost(capture, holder, &info, ret);
         return capture_refuse(holder, "a deleted %s, %.100s", S_ISDIR(info.st_mode) ? "directory" : "file", path);
@@ -152,10 +154,17 @@ static struct bunshin_error *rebuild_ghost(struct rebuild *rebuild, int32_t inde
     const struct image_run *run = (const void *)(data + sizeof *ghost);
     size_t runs = (record->data.size - sizeof *ghost) / sizeof *run;
     const char *path = (const char *)IMAGE_HEAP(rebuild->image, record->path);
-    char name[4300];
+    char name[4300], again_name[32];
+    bool nameless = record->flags & O_TMPFILE & ~O_DIRECTORY;
     snprintf(name, sizeof name, "%s", path);
-    int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    for (int tries = 0; fd < 0 && tries < 100; tries++) { /* its name is taken by another file now */
+    int fd;
+    if (nameless) { /* never had a name, and may be given one */
+        char *slash = strrchr(name, '/');
+        slash[slash == name] = '\0';
+        fd = open(name, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+    } else
+        fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    for (int tries = 0; fd < 0 && !nameless && tries < 100; tries++) { /* its name is taken by another file now */
         snprintf(name, sizeof name, "/tmp/.bunshin-%d-%d", index, tries);
         fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     }
@@ -182,9 +191,11 @@ static struct bunshin_error *rebuild_ghost(struct rebuild *rebuild, int32_t inde
     if (!error && (fchown(fd, ghost->uid, ghost->gid) != 0 || fchmod(fd, (mode_t)ghost->mode) != 0))
         error = bunshin_error_os("cannot set the mode of the unlinked file %.200s", path);
     int again = -1;
-    if (!error && (again = open(name, (record->flags & ~ONCE) | O_CLOEXEC)) < 0)
+    snprintf(again_name, sizeof again_name, "/proc/self/fd/%d", fd);
+    if (!error && (again = open(again_name, (record->flags & ~(ONCE | O_TMPFILE)) | O_CLOEXEC)) < 0)
         error = bunshin_error_os("cannot open the unlinked file %.200s again", path);
-    unlink(name);
+    if (!nameless)
+        unlink(name);
     close(fd);
     return error ? error : rebuild_place(rebuild, index, again);
 }

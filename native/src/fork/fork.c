@@ -86,11 +86,16 @@ static struct bunshin_error *rebuild_descriptions(struct rebuild *rebuild) {
     struct image_header *image = rebuild->image;
     int32_t count = (int32_t)image->table[TABLE_DESCRIPTION].count;
     TRY(shared_rebuild_all(rebuild)); /* first: what lies below /dev/shm must be there to be opened */
+    /* Files opened for writing come first: that copies them up, and whoever reads then reads what is written. */
+    for (int reads = 0; reads < 2; reads++)
+        for (int32_t i = 0; i < count; i++) {
+            const struct image_description *record = IMAGE_DESCRIPTION(image, i);
+            if ((record->kind == KIND_FILE || record->kind == KIND_GHOST) && ((record->flags & O_ACCMODE) == O_RDONLY) == reads)
+                TRY(file_rebuild(rebuild, i));
+        }
     for (int32_t i = 0; i < count; i++) {
         int kind = IMAGE_DESCRIPTION(image, i)->kind;
-        if (kind == KIND_FILE || kind == KIND_GHOST)
-            TRY(file_rebuild(rebuild, i));
-        else if (kind == KIND_EVENTFD || kind == KIND_TIMERFD || kind == KIND_SIGNALFD || kind == KIND_EPOLL || kind == KIND_PIDFD)
+        if (kind == KIND_EVENTFD || kind == KIND_TIMERFD || kind == KIND_SIGNALFD || kind == KIND_EPOLL || kind == KIND_PIDFD)
             TRY(anonymous_rebuild(rebuild, i));
     }
     TRY(pipe_rebuild_all(rebuild));

@@ -168,6 +168,8 @@ struct image_pipe {
     uint64_t inode;
     int32_t capacity;
     int32_t named; /* a FIFO that has a name: path of its descriptions */
+    int32_t packets; /* content is uint64 length, bytes; repeated */
+    int32_t pad;
     struct span content;
 };
 

@@ -152,9 +152,13 @@ static struct bunshin_error *scan_with_ioctl(int pagemap, struct runs *ret, bool
         }
         for (int i = 0; i < found; i++)
             TRY(add_run(ret, regions[i].start, regions[i].end));
-        if (scan.walk_end <= scan.start)
+        /* When the kernel's own buffer filled up on the way, walk_end can lie before what was returned. */
+        uint64_t next = scan.walk_end;
+        if (found && regions[found - 1].end > next)
+            next = regions[found - 1].end;
+        if (next <= scan.start)
             break;
-        scan.start = scan.walk_end;
+        scan.start = next;
     }
     return NULL;
 }
@@ -239,7 +243,12 @@ static struct bunshin_error *add_op(struct capture *capture, enum op_kind kind, 
 
 #define PRIVATE (MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE)
 
-/* Runs inside [start, end), with gaps up to `gap` closed; more than PIECES_MOST pieces close wider gaps. */
+#define GAPS_STAY UINT64_MAX
+
+/*
+ * Runs inside [start, end), with gaps up to `gap` closed; more than PIECES_MOST pieces close wider gaps. GAPS_STAY: the
+ * runs as they are, however many.
+ */
 static struct bunshin_error *pieces(const struct runs *runs, size_t *cursor, uint64_t start, uint64_t end, uint64_t gap,
                                     struct runs *ret) {
     while (*cursor < RUN_COUNT(runs) && RUN(runs, *cursor).end <= start)
@@ -250,12 +259,12 @@ static struct bunshin_error *pieces(const struct runs *runs, size_t *cursor, uin
             uint64_t from = RUN(runs, i).start > start ? RUN(runs, i).start : start;
             uint64_t to = RUN(runs, i).end < end ? RUN(runs, i).end : end;
             size_t count = RUN_COUNT(ret);
-            if (count && from - RUN(ret, count - 1).end <= gap)
+            if (count && gap != GAPS_STAY && from - RUN(ret, count - 1).end <= gap)
                 RUN(ret, count - 1).end = to;
             else
                 TRY(add_run(ret, from, to));
         }
-        if (RUN_COUNT(ret) <= PIECES_MOST)
+        if (RUN_COUNT(ret) <= PIECES_MOST || gap == GAPS_STAY)
             return NULL;
     }
 }
@@ -323,7 +332,7 @@ static struct bunshin_error *map_stack(struct capture *capture, pid_t pid, const
     int store = capture->store_count - 1;
     TRY(add_op(capture, OP_MAP, mapping->start, mapping->end - mapping->start, SOURCE_ANONYMOUS, 0, mapping->protection,
                PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN));
-    TRY(pieces(runs, cursor, mapping->start, mapping->end, 0, scratch));
+    TRY(pieces(runs, cursor, mapping->start, mapping->end, GAPS_STAY, scratch));
     for (size_t i = 0; i < RUN_COUNT(scratch); i++) {
         struct run piece = RUN(scratch, i);
         uint64_t offset = store_reserve(capture, piece.end - piece.start);
@@ -339,17 +348,18 @@ static struct bunshin_error *map_file(struct capture *capture, pid_t pid, const 
     int flags = (mapping->shared ? MAP_SHARED : MAP_PRIVATE) | MAP_FIXED | MAP_NORESERVE;
     scratch->buffer.size = 0;
     if (!mapping->shared)
-        TRY(pieces(runs, cursor, mapping->start, mapping->end, 0, scratch));
-    bool copies = false;
+        TRY(pieces(runs, cursor, mapping->start, mapping->end, GAPS_STAY, scratch));
+    /* A mapping costs the fork a place in its map: where there are very many runs, all are copied. */
+    bool maps = RUN_COUNT(scratch) <= PIECES_MOST, copies = false;
     for (size_t i = 0; i < RUN_COUNT(scratch); i++)
-        copies |= (RUN(scratch, i).end - RUN(scratch, i).start) / ARCH_PAGE < FILE_RUN_MAPPED;
+        copies |= !maps || (RUN(scratch, i).end - RUN(scratch, i).start) / ARCH_PAGE < FILE_RUN_MAPPED;
     int protection = mapping->protection | (copies ? PROT_WRITE : 0);
     TRY(add_op(capture, OP_MAP, mapping->start, mapping->end - mapping->start, source, mapping->offset, protection, flags));
     for (size_t i = 0; i < RUN_COUNT(scratch); i++) {
         struct run piece = RUN(scratch, i);
         uint64_t length = piece.end - piece.start, offset = store_reserve(capture, length);
         TRY(store_copy(capture, pid, piece.start, length, offset));
-        bool mapped = length / ARCH_PAGE >= FILE_RUN_MAPPED;
+        bool mapped = maps && length / ARCH_PAGE >= FILE_RUN_MAPPED;
         TRY(add_op(capture, mapped ? OP_MAP : OP_COPY, piece.start, length, store, offset, mapping->protection, PRIVATE));
     }
     if (protection != mapping->protection)

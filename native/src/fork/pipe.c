@@ -15,8 +15,11 @@
 
 /* ---- capture ---- */
 
-/* Looks at a pipe's content without taking it: its buffers are shared with a second pipe, and read from there. */
-static struct bunshin_error *peek(struct capture *capture, int source, int capacity, struct span *ret) {
+/*
+ * Looks at a pipe's content without taking it: its buffers are shared with a second pipe, and read from there. A pipe of
+ * packets (O_DIRECT) gives one packet a read; they are kept apart.
+ */
+static struct bunshin_error *peek(struct capture *capture, int source, struct image_pipe *record) {
     int waiting = 0, copy[2];
     char path[32];
     if (ioctl(source, FIONREAD, &waiting) != 0 || waiting == 0)
@@ -29,24 +32,31 @@ static struct bunshin_error *peek(struct capture *capture, int source, int capac
         close(reader);
         return bunshin_error_os("cannot look into a pipe");
     }
-    (void)fcntl(copy[1], F_SETPIPE_SZ, capacity);
+    (void)fcntl(copy[1], F_SETPIPE_SZ, record->capacity);
+    struct buffer content = {0};
     struct bunshin_error *error = NULL;
-    uint8_t *content = malloc((size_t)waiting);
     ssize_t shared = tee(reader, copy[1], (size_t)waiting, SPLICE_F_NONBLOCK);
+    uint8_t *part = malloc((size_t)waiting);
     size_t got = 0;
-    while (content && shared > 0 && got < (size_t)shared) {
-        ssize_t part = read(copy[0], content + got, (size_t)shared - got);
-        if (part <= 0)
-            break;
-        got += (size_t)part;
-    }
-    if (!content)
+    if (!part)
         error = bunshin_error_no_memory();
-    else if (got != (size_t)waiting)
+    while (!error && shared > 0 && got < (size_t)shared) {
+        ssize_t size = read(copy[0], part, (size_t)waiting);
+        if (size <= 0)
+            break;
+        uint64_t length = (uint64_t)size;
+        if (record->packets)
+            error = buffer_append(&content, &length, sizeof length);
+        if (!error)
+            error = buffer_append(&content, part, (size_t)size);
+        got += (size_t)size;
+    }
+    if (!error && got != (size_t)waiting)
         error = bunshin_error_new(BUNSHIN_ERROR_FORK, EIO, "cannot look into a pipe: %zu of %d bytes", got, waiting);
-    else
-        error = capture_heap(capture, content, got, ret);
-    free(content);
+    if (!error)
+        error = capture_heap(capture, content.data, content.size, &record->content);
+    free(part);
+    buffer_deinit(&content);
     close(copy[0]);
     close(copy[1]);
     close(reader);
@@ -66,14 +76,14 @@ struct bunshin_error *pipe_capture(struct capture *capture, const struct holder 
             ret->object = i;
             return NULL;
         }
-    struct image_pipe record = {.inode = inode, .capacity = fcntl(holder->copy, F_GETPIPE_SZ)};
+    struct image_pipe record = {.inode = inode, .capacity = fcntl(holder->copy, F_GETPIPE_SZ), .packets = (ret->flags & O_DIRECT) != 0};
     struct stat named;
     if (*holder->link == '/' && stat(holder->link, &named) == 0 && named.st_ino == info.st_ino) {
         record.named = 1;
         TRY(capture_text(capture, holder->link, &ret->path));
     }
     if (!(ret->flags & O_PATH))
-        TRY(peek(capture, holder->copy, record.capacity, &record.content));
+        TRY(peek(capture, holder->copy, &record));
     return capture_add(capture, TABLE_PIPE, &record, sizeof record, &ret->object);
 }
 
@@ -91,13 +101,18 @@ static struct bunshin_error *open_ends(struct rebuild *rebuild, const struct ima
     } else if (pipe2(ret, O_CLOEXEC) != 0)
         return bunshin_error_os("cannot make a pipe");
     (void)fcntl(ret[1], F_SETPIPE_SZ, pipe->capacity);
-    const uint8_t *content = IMAGE_HEAP(rebuild->image, pipe->content);
-    fcntl(ret[1], F_SETFL, O_NONBLOCK);
-    for (size_t done = 0; done < pipe->content.size;) {
-        ssize_t put = write(ret[1], content + done, pipe->content.size - done);
-        if (put <= 0)
+    const uint8_t *at = IMAGE_HEAP(rebuild->image, pipe->content), *end = at + pipe->content.size;
+    fcntl(ret[1], F_SETFL, O_NONBLOCK | (pipe->packets ? O_DIRECT : 0));
+    while (at < end) {
+        uint64_t size = (uint64_t)(end - at);
+        if (pipe->packets) {
+            memcpy(&size, at, sizeof size);
+            at += sizeof size;
+        }
+        ssize_t put = write(ret[1], at, size);
+        if (put <= 0 || (pipe->packets && (uint64_t)put != size))
             return bunshin_error_os("cannot fill a pipe with %llu bytes", (unsigned long long)pipe->content.size);
-        done += (size_t)put;
+        at += put;
     }
     return NULL;
 }
@@ -113,14 +128,21 @@ struct bunshin_error *pipe_rebuild_all(struct rebuild *rebuild) {
                 IMAGE_DESCRIPTION(image, i)->path.size)
                 path = (const char *)IMAGE_HEAP(image, IMAGE_DESCRIPTION(image, i)->path);
         int ends[2] = {-1, -1};
+        bool taken[2] = {false, false};
         struct bunshin_error *error = open_ends(rebuild, pipe, path, ends);
         for (int32_t i = 0; !error && i < descriptions; i++) {
             const struct image_description *record = IMAGE_DESCRIPTION(image, i);
             if (record->kind != KIND_PIPE || record->object != p)
                 continue;
+            /* The ends themselves for the first of each kind, so that even their flags are those that pipe() gives. */
             char again[32];
-            snprintf(again, sizeof again, "/proc/self/fd/%d", ends[(record->flags & O_ACCMODE) == O_WRONLY]);
-            int fd = open(again, (record->flags & (O_ACCMODE | O_PATH)) | O_NONBLOCK | O_CLOEXEC);
+            int accesses = record->flags & O_ACCMODE, writes = accesses == O_WRONLY, fd;
+            snprintf(again, sizeof again, "/proc/self/fd/%d", ends[writes]);
+            if (!path && !taken[writes] && accesses != O_RDWR && !(record->flags & O_PATH)) {
+                fd = fcntl(ends[writes], F_DUPFD_CLOEXEC, 3);
+                taken[writes] = true;
+            } else
+                fd = open(again, (record->flags & (O_ACCMODE | O_PATH)) | O_NONBLOCK | O_CLOEXEC);
             error = fd < 0 ? bunshin_error_os("cannot open an end of a pipe") : rebuild_place(rebuild, i, fd);
         }
         if (ends[0] >= 0)

@@ -169,9 +169,24 @@ static double since(int64_t *mark) {
     return ms;
 }
 
+/* A process whose parent is not of its session, and not its leader either, was adopted by a subreaper: nothing can be its
+ * parent at birth that makes both right. Adopted by pid 1 it can (tree.c). */
+static struct bunshin_error *refuse_adopted(struct capture *capture) {
+    for (size_t i = 0; i < capture->frozen->process_count; i++) {
+        const struct frozen_process *process = &capture->frozen->processes[i];
+        const struct process_stat *stat = &process->stat;
+        const struct frozen_process *parent = freeze_find(capture->frozen, stat->ppid);
+        if (parent && stat->session != process->pid && stat->session != parent->stat.session && parent->stat.session != parent->pid)
+            return bunshin_error_unsupported(process->pid, stat->comm, -1, "a place in session %d under a subreaper of another session",
+                                             stat->session);
+    }
+    return NULL;
+}
+
 static struct bunshin_error *capture_all(struct capture *capture, int64_t *mark) {
     struct frozen *frozen = capture->frozen;
     TRY(refuse_ipc(capture));
+    TRY(refuse_adopted(capture));
     call_drain_all(capture->init); /* what tools wrote so far is pid 1's to keep, not a pipe's */
     for (int kind = CALL_SHELL; kind <= CALL_PYTHON; kind++)
         if (capture->init->session[kind].terminal >= 0)

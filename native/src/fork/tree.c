@@ -422,7 +422,7 @@ static void stub(struct rebuild *rebuild, const struct births *births, const str
     if ((failed = place_descriptors(rebuild, process)))
         fail_stub(rebuild, self->pid, STEP_DESCRIPTOR, failed, "");
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    prctl(PR_SET_DUMPABLE, process->dumpable == 1, 0, 0, 0);
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     if (process->subreaper)
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     if (process->parent_death_signal)
