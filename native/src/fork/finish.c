@@ -97,10 +97,6 @@ static struct bunshin_error *finish_process(struct rebuild *rebuild, const struc
         TRY(tracee_syscall(leader, process->vdso_code, SYS_munmap, arguments, &result));
         if (result)
             return bunshin_error_new(BUNSHIN_ERROR_FORK, (int)-result, "cannot clear up in pid %d", process->pid);
-        /* Until now it had to be dumpable, for us to get at it. */
-        uint64_t dumpable[6] = {PR_SET_DUMPABLE, 0};
-        if (process->dumpable != 1)
-            TRY(tracee_syscall(leader, process->vdso_code, SYS_prctl, dumpable, &result));
     }
     for (int32_t i = 0; i < process->thread_count; i++) {
         struct tracee *tracee = &tracees[process->first_thread + i];

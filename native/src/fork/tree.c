@@ -422,6 +422,8 @@ static void stub(struct rebuild *rebuild, const struct births *births, const str
     if ((failed = place_descriptors(rebuild, process)))
         fail_stub(rebuild, self->pid, STEP_DESCRIPTOR, failed, "");
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    /* Also where it was not: its memory descends from pid 1's, outside whose user namespace an undumpable process could
+     * not be sealed again. */
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     if (process->subreaper)
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
