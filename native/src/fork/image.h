@@ -27,7 +27,7 @@ enum op_kind {
     OP_MAP,     /* mmap; source tells what */
     OP_COPY,    /* pread from a page store into what is mapped */
     OP_PROTECT, /* mprotect */
-    OP_NAME,    /* prctl(PR_SET_VMA_ANON_NAME), value: heap offset */
+    OP_LOCK,    /* mlock2 with flags */
 };
 #define SOURCE_ANONYMOUS (-1)
 /* A page store of this index, or SOURCE_FILE + index of a description. */
@@ -98,6 +98,7 @@ struct image_process {
     uint32_t umask, personality;
     int32_t dumpable, parent_death_signal, keep_capabilities, subreaper, no_thp, oom_score;
     int32_t confined; /* has our seccomp filter */
+    int32_t locks_memory;
     int32_t directory; /* description index of its working directory */
     int32_t executable; /* description index */
     struct prctl_mm_map layout; /* auxv points nowhere; see auxv */

@@ -236,7 +236,7 @@ struct bunshin_error *store_copy(struct capture *capture, pid_t pid, uint64_t ad
 static struct bunshin_error *add_op(struct capture *capture, enum op_kind kind, uint64_t address, uint64_t length, int source,
                                     uint64_t offset, int protection, int flags) {
     struct image_op op = {address, length, offset, kind, source, protection, flags};
-    if (source >= 0 && source < SOURCE_FILE && kind != OP_PROTECT)
+    if (source >= 0 && source < SOURCE_FILE && (kind == OP_MAP || kind == OP_COPY))
         capture->stores[source].used = true;
     return capture_add(capture, TABLE_OP, &op, sizeof op, NULL);
 }
@@ -388,6 +388,34 @@ static bool is_memory_object(const struct mapping *mapping) {
            !strncmp(path, "/dev/shm/", 9) || (!strncmp(path, "/dev/zero", 9) && mapping->deleted);
 }
 
+/*
+ * Locked ranges. Only smaps tells which they are, and reading that walks all page tables: it is read where the process is
+ * known to have any.
+ */
+static struct bunshin_error *lock_ranges(struct capture *capture, pid_t pid, const struct parasite *parasite) {
+    char path[32];
+    struct buffer text = {0};
+    snprintf(path, sizeof path, "%d/smaps", pid);
+    if (!procfs_read(capture->init->proc, path, &text))
+        return bunshin_error_os("cannot read the memory flags of pid %d", pid);
+    struct bunshin_error *error = NULL;
+    uint64_t start = 0, end = 0;
+    for (char *line = (char *)text.data; !error && line && *line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
+        unsigned long long from, to;
+        if (sscanf(line, "%llx-%llx ", &from, &to) == 2) {
+            start = from;
+            end = to;
+        } else if (!strncmp(line, "VmFlags:", 8) && (start < parasite->area || start >= parasite->area + parasite->size)) {
+            char *next = strchr(line, '\n');
+            char *locked = strstr(line, " lo"), *on_fault = strstr(line, " lf");
+            if (locked && (!next || locked < next))
+                error = add_op(capture, OP_LOCK, start, end - start, 0, 0, 0, on_fault && (!next || on_fault < next) ? MLOCK_ONFAULT : 0);
+        }
+    }
+    buffer_deinit(&text);
+    return error;
+}
+
 /* An address range that is free in the process, for the restorer. */
 static struct bunshin_error *find_hole(const struct mappings *mappings, uint64_t size, struct image_process *process) {
     /* Away from where an executable at a fixed address, its heap, and libraries and stacks usually are. */
@@ -459,6 +487,8 @@ struct bunshin_error *capture_memory(struct capture *capture, struct frozen_proc
     }
     buffer_deinit(&runs.buffer);
     buffer_deinit(&scratch.buffer);
+    if (!error && process->locks_memory)
+        error = lock_ranges(capture, frozen->pid, parasite);
     if (error)
         return error;
     process->op_count = CAPTURE_COUNT(capture, TABLE_OP, struct image_op) - process->first_op;

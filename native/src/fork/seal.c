@@ -86,7 +86,7 @@ static void drop_unused_stores(struct capture *capture) {
     int32_t ops = CAPTURE_COUNT(capture, TABLE_OP, struct image_op);
     for (int32_t i = 0; i < ops; i++) {
         struct image_op *op = CAPTURE_AT(capture, TABLE_OP, struct image_op, i);
-        if (op->kind != OP_PROTECT && op->source >= 0 && op->source < SOURCE_FILE)
+        if ((op->kind == OP_MAP || op->kind == OP_COPY) && op->source >= 0 && op->source < SOURCE_FILE)
             op->source = number[op->source];
     }
     for (int32_t i = 0; i < CAPTURE_COUNT(capture, TABLE_SHARED, struct image_shared); i++)

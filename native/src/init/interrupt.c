@@ -28,10 +28,13 @@ enum stop { STOP_HERE, STOP_LATE, STOP_GONE };
 
 static enum stop wait_stop(pid_t pid, int *ret_status, int64_t deadline) {
     for (;;) {
-        pid_t got = waitpid(pid, ret_status, __WALL | WNOHANG);
-        if (got == pid)
-            return WIFSTOPPED(*ret_status) ? STOP_HERE : STOP_GONE;
-        if (got < 0)
+        siginfo_t info = {0};
+        if (waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG | __WALL) == 0 && info.si_pid == pid) {
+            *ret_status = info.si_status << 8 | 0x7f;
+            return STOP_HERE;
+        }
+        /* Its end is left for init_reap() to find. */
+        if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | WNOHANG | __WALL) != 0 || info.si_pid == pid)
             return STOP_GONE;
         if (init_now() > deadline)
             return STOP_LATE;

@@ -5,10 +5,10 @@ int main(void) {
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
     struct timespec time;
-    timed_start(2.4);
+    timed_start(1.6);
     clock_gettime(CLOCK_REALTIME, &time);
-    time.tv_sec += 2;
-    time.tv_nsec += 400000000;
+    time.tv_sec += 1;
+    time.tv_nsec += 600000000;
     if (time.tv_nsec >= 1000000000) {
         time.tv_sec++;
         time.tv_nsec -= 1000000000;

@@ -4,8 +4,8 @@
 
 int main(void) {
     static uint32_t word;
-    timed_start(2.4);
-    struct timespec time = {2, 400000000};
+    timed_start(1.6);
+    struct timespec time = {1, 600000000};
     long result = syscall(SYS_futex, &word, FUTEX_WAIT, 0, &time, NULL, 0);
     expect(result == -1 && errno == ETIMEDOUT, "the futex gave %ld", result);
     on_time();

@@ -2,8 +2,8 @@
 #include "blocked.h"
 
 int main(void) {
-    timed_start(2.4);
-    struct timespec time = {2, 400000000};
+    timed_start(1.6);
+    struct timespec time = {1, 600000000};
     expect(nanosleep(&time, NULL) == 0, "the sleep was disturbed");
     on_time();
     ok();

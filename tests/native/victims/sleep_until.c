@@ -2,11 +2,11 @@
 #include "blocked.h"
 
 int main(void) {
-    timed_start(2.4);
+    timed_start(1.6);
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
-    time.tv_sec += 2;
-    time.tv_nsec += 400000000;
+    time.tv_sec += 1;
+    time.tv_nsec += 600000000;
     if (time.tv_nsec >= 1000000000) {
         time.tv_sec++;
         time.tv_nsec -= 1000000000;
