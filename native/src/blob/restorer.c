@@ -209,6 +209,10 @@ static void __attribute__((noreturn)) park(struct restorer_args *args, struct re
         blob_call(SYS_clock_nanosleep, 1 /* CLOCK_MONOTONIC */, 0, left, 0);
     } else if (thread->sleep == SLEEP_POLL)
         blob_call(SYS_poll, thread->sleep_argument[0], thread->sleep_argument[1], (thread->sleep_left + 999999) / 1000000);
+    else if (thread->sleep == SLEEP_FUTEX) {
+        int64_t left[2] = {thread->sleep_left / 1000000000, thread->sleep_left % 1000000000};
+        blob_call(SYS_futex, thread->sleep_argument[0], thread->sleep_argument[1], thread->sleep_argument[2], left);
+    }
     if (thread->sleep)
         __atomic_store_n(&thread->sleep, -1, __ATOMIC_SEQ_CST); /* over before it was stopped */
     for (;;)

@@ -50,19 +50,30 @@ static struct bunshin_error *capture_eventfd(struct capture *capture, const stru
 
 static struct bunshin_error *capture_timerfd(struct capture *capture, const struct holder *holder, struct image_description *ret) {
     struct timer_state state = {0};
-    const char *info = strstr(holder->info, "clockid:");
+    /* Expirations of a periodic timer are counted when somebody asks: ask, then read. */
+    struct itimerspec now;
+    char path[48];
+    struct buffer text = {0};
+    (void)timerfd_gettime(holder->copy, &now);
+    snprintf(path, sizeof path, "%d/fdinfo/%d", holder->process->pid, holder->fd);
+    if (!procfs_read(capture->init->proc, path, &text))
+        return bunshin_error_os("cannot read the state of a timerfd");
+    const char *info = strstr((const char *)text.data, "clockid:");
     long long value[4];
     unsigned long long ticks;
     unsigned flags;
     if (!info || sscanf(info, "clockid: %d ticks: %llu settime flags: 0%o it_value: (%lld, %lld) it_interval: (%lld, %lld)", &state.clock,
-                        &ticks, &flags, &value[0], &value[1], &value[2], &value[3]) != 7)
+                        &ticks, &flags, &value[0], &value[1], &value[2], &value[3]) != 7) {
+        buffer_deinit(&text);
         return capture_refuse(holder, "a timerfd whose state cannot be read");
+    }
+    buffer_deinit(&text);
     state.ticks = ticks;
     state.flags = (int32_t)flags;
-    for (int i = 0; i < 2; i++) {
-        state.value[i] = value[i];
-        state.interval[i] = value[2 + i];
-    }
+    state.value[0] = now.it_value.tv_sec;
+    state.value[1] = now.it_value.tv_nsec;
+    state.interval[0] = now.it_interval.tv_sec;
+    state.interval[1] = now.it_interval.tv_nsec;
     ret->kind = KIND_TIMERFD;
     return capture_heap(capture, &state, sizeof state, &ret->data);
 }

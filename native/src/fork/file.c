@@ -161,7 +161,7 @@ static struct bunshin_error *rebuild_ghost(struct rebuild *rebuild, int32_t inde
     if (nameless) { /* never had a name, and may be given one */
         char *slash = strrchr(name, '/');
         slash[slash == name] = '\0';
-        fd = open(name, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+        fd = open(name, (record->flags & ~(ONCE | O_NOFOLLOW)) | O_TMPFILE | O_CLOEXEC, 0600);
     } else
         fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     for (int tries = 0; fd < 0 && !nameless && tries < 100; tries++) { /* its name is taken by another file now */
@@ -191,12 +191,17 @@ static struct bunshin_error *rebuild_ghost(struct rebuild *rebuild, int32_t inde
     if (!error && (fchown(fd, ghost->uid, ghost->gid) != 0 || fchmod(fd, (mode_t)ghost->mode) != 0))
         error = bunshin_error_os("cannot set the mode of the unlinked file %.200s", path);
     int again = -1;
-    snprintf(again_name, sizeof again_name, "/proc/self/fd/%d", fd);
-    if (!error && (again = open(again_name, (record->flags & ~(ONCE | O_TMPFILE)) | O_CLOEXEC)) < 0)
-        error = bunshin_error_os("cannot open the unlinked file %.200s again", path);
-    if (!nameless)
+    if (nameless) /* the descriptor itself: another opening of it could not be given a name any more */
+        again = fd;
+    else {
+        snprintf(again_name, sizeof again_name, "/proc/self/fd/%d", fd);
+        if (!error && (again = open(again_name, (record->flags & ~(ONCE | O_TMPFILE | O_NOFOLLOW)) | O_CLOEXEC)) < 0)
+            error = bunshin_error_os("cannot open the unlinked file %.200s again", path);
         unlink(name);
-    close(fd);
+        close(fd);
+    }
+    if (error && again >= 0)
+        close(again);
     return error ? error : rebuild_place(rebuild, index, again);
 }
 

@@ -42,14 +42,16 @@ static struct bunshin_error *stop_all(struct rebuild *rebuild, struct tracee *tr
 }
 
 /* A sleeper must be stopped inside its sleep: the kernel then knows what is left of it. */
-static struct bunshin_error *catch_sleeper(struct tracee *tracee, bool *ret_asleep) {
+static struct bunshin_error *catch_sleeper(struct tracee *tracee, const struct image_process *process, bool *ret_asleep) {
     for (int tries = 0; tries < 1000; tries++) {
         int64_t result = (int64_t)ARCH_REG_RESULT(tracee->registers), number = (int64_t)ARCH_REG_NUMBER(tracee->registers);
         if (result == -ERESTART_RESTARTBLOCK && number >= 0) {
             *ret_asleep = true;
             return NULL;
         }
-        if (number == SYS_futex && ARCH_REG_ARG(tracee->registers, 1) == FUTEX_WAIT) { /* it has slept enough meanwhile */
+        uint64_t word = ARCH_REG_ARG(tracee->registers, 0), wait = ARCH_REG_ARG(tracee->registers, 1) == FUTEX_WAIT;
+        if (number == SYS_futex && wait && word >= process->hole && word < process->hole + process->hole_size) {
+            /* It waits for us: it has slept enough meanwhile. */
             *ret_asleep = false;
             return NULL;
         }
@@ -70,9 +72,9 @@ static struct bunshin_error *set_thread(struct rebuild *rebuild, struct tracee *
     if ((int64_t)ARCH_REG_NUMBER(registers) >= 0 && result == -ERESTART_RESTARTBLOCK) {
         bool asleep = false;
         if (thread->sleep != SLEEP_NONE)
-            TRY(catch_sleeper(tracee, &asleep));
+            TRY(catch_sleeper(tracee, IMAGE_PROCESS(rebuild->image, thread->process), &asleep));
         if (asleep)
-            sleep_remember(thread->tid, init_now() + thread->sleep_left);
+            sleep_remember(thread, init_now() + thread->sleep_left);
         else if (thread->sleep == SLEEP_NANOSLEEP) {
             ARCH_REG_RESULT(registers) = 0; /* the sleep is over */
             ARCH_REG_NUMBER(registers) = (unsigned long long)-1;
@@ -100,9 +102,7 @@ static struct bunshin_error *finish_process(struct rebuild *rebuild, const struc
     }
     for (int32_t i = 0; i < process->thread_count; i++) {
         struct tracee *tracee = &tracees[process->first_thread + i];
-        const struct image_thread *thread = IMAGE_THREAD(rebuild->image, process->first_thread + i);
         TRY(tracee_write_registers(tracee, &tracee->registers));
-        TRY(tracee_set_mask(tracee, thread->mask));
     }
     for (int which = 0; which < IMAGE_RLIMITS; which++) {
         struct rlimit limit = {process->limits[which][0], process->limits[which][1]}, now;
@@ -112,6 +112,27 @@ static struct bunshin_error *finish_process(struct rebuild *rebuild, const struc
             return bunshin_error_os("cannot set limit %d of pid %d", which, process->pid);
     }
     return NULL;
+}
+
+static bool is_pending(const struct rebuild *rebuild, const struct image_process *process, int number) {
+    const struct image_signal *signals = (const struct image_signal *)image_at(rebuild->image, TABLE_SIGNAL) + process->first_signal;
+    for (int32_t i = 0; i < process->signal_count; i++)
+        if (*(const int32_t *)(const void *)signals[i].info == number)
+            return true;
+    return false;
+}
+
+/* Takes a pending signal away again. The arguments lie below the stack, where a signal handler might write any time. */
+static struct bunshin_error *drop_signal(struct tracee *leader, const struct image_process *process, int number) {
+    struct {
+        uint64_t set;
+        int64_t patience[2];
+    } words = {1ull << (number - 1), {0, 0}};
+    uint64_t at = (ARCH_REG_SP(leader->registers) - ARCH_RED_ZONE - 256) & ~15ull;
+    TRY(tracee_write(process->pid, at, &words, sizeof words));
+    uint64_t arguments[6] = {at, 0, at + sizeof words.set, 8};
+    int64_t result;
+    return tracee_syscall(leader, process->vdso_code, SYS_rt_sigtimedwait, arguments, &result);
 }
 
 /*
@@ -127,6 +148,7 @@ static struct bunshin_error *stop_again(struct rebuild *rebuild, const struct im
     kill(process->pid, number);
     for (int32_t i = 0; i < process->thread_count; i++) {
         struct tracee *tracee = &tracees[process->first_thread + i];
+        TRY(tracee_set_mask(tracee, IMAGE_THREAD(rebuild->image, process->first_thread + i)->mask));
         ptrace(PTRACE_DETACH, tracee->tid, 0, 0);
         tracee->state = TRACEE_GONE;
     }
@@ -145,6 +167,8 @@ static struct bunshin_error *stop_again(struct rebuild *rebuild, const struct im
         uint64_t arguments[6] = {P_PID, (uint64_t)process->pid, 0, WSTOPPED | WNOHANG};
         int64_t result;
         TRY(tracee_syscall(leader, parent->vdso_code, SYS_waitid, arguments, &result));
+        if (!is_pending(rebuild, parent, SIGCHLD))
+            TRY(drop_signal(leader, parent, SIGCHLD));
         TRY(tracee_write_registers(leader, &leader->registers));
     }
     return NULL;
@@ -167,6 +191,10 @@ struct bunshin_error *finish_rebuild(struct rebuild *rebuild) {
         if (process->state == PROCESS_STOPPED)
             error = stop_again(rebuild, process, tracees);
     }
+    /* Signals stay blocked to the last: none must come in between system calls of ours. */
+    for (size_t i = 0; !error && i < count; i++)
+        if (tracees[i].state == TRACEE_STOPPED)
+            error = tracee_set_mask(&tracees[i], IMAGE_THREAD(rebuild->image, i)->mask);
     for (size_t i = 0; i < count; i++)
         if (tracees[i].tid && tracees[i].state != TRACEE_GONE)
             ptrace(PTRACE_DETACH, tracees[i].tid, 0, 0);

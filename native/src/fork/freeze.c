@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -76,12 +77,46 @@ static struct bunshin_error *seize_process(struct frozen *frozen, int proc, pid_
     return error;
 }
 
-static struct bunshin_error *wait_all(struct frozen *frozen, int64_t deadline) {
+#define STOP_USUALLY_NS 3000000ll
+#define VFORK_PATIENCE_NS 1000000000ll
+
+/*
+ * A parent in vfork cannot be stopped until its child has called exec or exit, and the child is one of those we hold. It is
+ * let run as far as that.
+ */
+static struct bunshin_error *finish_vfork(struct frozen *frozen, int proc, struct tracee *parent) {
+    char name[48];
+    struct process_stat stat;
+    snprintf(name, sizeof name, "%d/task/%d", parent->process, parent->tid);
+    if (!procfs_stat(proc, name, &stat) || stat.state != 'D')
+        return NULL;
     for (size_t i = 0; i < frozen->thread_count; i++) {
-        struct tracee *tracee = &frozen->threads[i];
-        if (tracee->state == TRACEE_SEIZED)
-            TRY(tracee_wait_stop(tracee, deadline));
+        struct tracee *child = &frozen->threads[i];
+        if (child->state != TRACEE_STOPPED || child->process == parent->process ||
+            syscall(SYS_kcmp, parent->process, child->process, KCMP_VM, 0, 0) != 0)
+            continue;
+        bool done;
+        TRY(tracee_run_to_exec(child, init_now() + VFORK_PATIENCE_NS, &done));
+        if (!done)
+            return bunshin_error_unsupported(parent->process, stat.comm, -1, "a child in vfork (pid %d) that does not call exec", child->process);
     }
+    return NULL;
+}
+
+static struct bunshin_error *wait_all(struct frozen *frozen, int proc, int64_t deadline) {
+    for (int patient = 0; patient < 2; patient++)
+        for (size_t i = 0; i < frozen->thread_count; i++) {
+            struct tracee *tracee = &frozen->threads[i];
+            if (tracee->state != TRACEE_SEIZED)
+                continue;
+            if (patient)
+                TRY(finish_vfork(frozen, proc, tracee));
+            struct bunshin_error *error = tracee_wait_stop(tracee, patient ? deadline : init_now() + STOP_USUALLY_NS);
+            if (error && !patient && error->code == BUNSHIN_ERROR_TIMEOUT)
+                bunshin_error_destroy(error); /* the others first; then it is looked at more closely */
+            else if (error)
+                return error;
+        }
     return NULL;
 }
 
@@ -154,15 +189,17 @@ struct bunshin_error *freeze(int proc, int64_t deadline, struct frozen **ret) {
                 error = seize_process(frozen, proc, pids[i], &again);
         free(pids);
         if (!error)
-            error = wait_all(frozen, deadline);
+            error = wait_all(frozen, proc, deadline);
         if (!error && again && init_now() > deadline)
             error = bunshin_error_new(BUNSHIN_ERROR_FORK, ETIMEDOUT, "cannot freeze: new processes kept appearing for %d rounds", round);
     }
     for (size_t i = 0; !error && i < frozen->thread_count; i++)
         if (frozen->threads[i].state == TRACEE_STOPPED) {
             error = tracee_read_registers(&frozen->threads[i]);
-            if (!error)
+            if (!error) {
                 sleep_mend_interrupted(&frozen->threads[i]);
+                sleep_note(&frozen->threads[i]);
+            }
         }
     if (!error)
         error = arrange(frozen, proc);

@@ -59,7 +59,7 @@ struct image_signal { /* one pending signal */
     uint8_t info[128];
 };
 
-enum sleep_kind { SLEEP_NONE, SLEEP_NANOSLEEP, SLEEP_POLL };
+enum sleep_kind { SLEEP_NONE, SLEEP_NANOSLEEP, SLEEP_POLL, SLEEP_FUTEX };
 
 struct image_thread {
     int32_t tid;
@@ -210,7 +210,8 @@ struct image_socket {
     struct span unsent; /* written, and not across yet: bytes */
     uint32_t sent_to, received_to; /* TCP: where the two streams are */
     uint32_t mode, uid, gid;
-    int32_t named; /* bound to a path */
+    int32_t named; /* bound to a path: 1, or 2 when that is gone */
+    uint32_t inode;
 };
 
 struct image_option {

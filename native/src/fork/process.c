@@ -245,7 +245,9 @@ static struct bunshin_error *read_thread(struct capture *capture, struct tracee 
     record.nice = getpriority(PRIO_PROCESS, (id_t)tracee->tid);
     record.io_priority = (int32_t)syscall(SYS_ioprio_get, 1, tracee->tid);
     (void)syscall(SYS_sched_getaffinity, tracee->tid, sizeof record.affinity, record.affinity);
-    record.sleep = sleep_left(tracee, &record.sleep_left);
+    record.sleep = tracee->sleep;
+    record.sleep_left = tracee->sleep_left;
+    ARCH_REG_NUMBER(record.registers) = (unsigned long long)sleep_number(tracee);
     char path[64];
     struct buffer name = {0};
     snprintf(path, sizeof path, "%d/task/%d/comm", tracee->process, tracee->tid);

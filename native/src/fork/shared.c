@@ -330,7 +330,8 @@ struct bunshin_error *shared_rebuild_all(struct rebuild *rebuild) {
                 continue;
             char path[32];
             snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-            int again = open(path, (record->flags & ~(O_CREAT | O_EXCL | O_TRUNC)) | O_CLOEXEC);
+            /* Through /proc, whose entries are links: a program's own O_NOFOLLOW was about its own path. */
+            int again = open(path, (record->flags & ~(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW)) | O_CLOEXEC);
             error = again < 0 ? bunshin_error_os("cannot open shared memory again") : rebuild_place(rebuild, i, again);
         }
         if (!error && object->seals && fcntl(fd, F_ADD_SEALS, object->seals) != 0)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
@@ -19,19 +20,40 @@
 #define ERESTARTNOHAND 514
 #define ERESTART_RESTARTBLOCK 516
 
-/* Sleeps that this workspace was forked in the middle of. */
+/* Sleeps that were interrupted and go on, by thread and place: where they came from, and when they end. */
 static struct carried {
     pid_t tid;
+    long number;
+    uint64_t ip, sp;
     int64_t deadline;
 } *carried;
 static size_t carried_count;
 
-void sleep_remember(pid_t tid, int64_t deadline) {
-    struct carried *grown = realloc(carried, (carried_count + 1) * sizeof *grown);
-    if (!grown)
-        return; /* the next seal then takes the whole time: late, not wrong */
-    carried = grown;
-    carried[carried_count++] = (struct carried){tid, deadline};
+static struct carried *find_carried(pid_t tid, const arch_registers *registers) {
+    for (size_t i = 0; i < carried_count; i++)
+        if (carried[i].tid == tid && carried[i].ip == ARCH_REG_IP(*registers) && carried[i].sp == ARCH_REG_SP(*registers))
+            return &carried[i];
+    return NULL;
+}
+
+static void carry(pid_t tid, const arch_registers *registers, long number, int64_t deadline) {
+    struct carried *entry = NULL;
+    for (size_t i = 0; i < carried_count && !entry; i++)
+        if (carried[i].tid == tid)
+            entry = &carried[i]; /* a thread sleeps in one place only */
+    if (!entry) {
+        struct carried *grown = realloc(carried, (carried_count + 1) * sizeof *grown);
+        if (!grown)
+            return; /* the next seal then takes the whole time: late, not wrong */
+        carried = grown;
+        entry = &carried[carried_count++];
+    }
+    *entry = (struct carried){tid, number, ARCH_REG_IP(*registers), ARCH_REG_SP(*registers), deadline};
+}
+
+void sleep_remember(const struct image_thread *thread, int64_t deadline) {
+    arch_registers registers = thread->registers;
+    carry(thread->tid, &registers, (long)ARCH_REG_NUMBER(registers), deadline);
 }
 
 static bool read_text(int proc, const char *path, char *text, size_t size) {
@@ -85,6 +107,8 @@ static bool is_relative_sleep(long number, const uint64_t *argument) {
         return !(argument[1] & TIMER_ABSTIME) && argument[3] == 0;
     case SYS_poll:
         return (int)argument[2] > 0;
+    case SYS_futex:
+        return (argument[1] & 127) == FUTEX_WAIT && argument[3] != 0;
     default:
         return false;
     }
@@ -156,34 +180,59 @@ static int64_t timespec_at(pid_t pid, uint64_t address) {
     return error ? -1 : (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-enum sleep_kind sleep_left(struct tracee *tracee, int64_t *ret_left) {
+static bool was_restarted(const struct tracee *tracee) {
+    return (int64_t)ARCH_REG_NUMBER(tracee->registers) >= 0 &&
+           (int64_t)ARCH_REG_RESULT(tracee->registers) == -ERESTART_RESTARTBLOCK;
+}
+
+long sleep_number(const struct tracee *tracee) {
+    long number = (long)ARCH_REG_NUMBER(tracee->registers);
+    const struct carried *entry = number == SYS_restart_syscall ? find_carried(tracee->tid, &tracee->registers) : NULL;
+    return entry ? entry->number : number;
+}
+
+void sleep_note(struct tracee *tracee) {
     arch_registers *registers = &tracee->registers;
-    *ret_left = 0;
-    if ((int64_t)ARCH_REG_NUMBER(*registers) < 0 || (int64_t)ARCH_REG_RESULT(*registers) != -ERESTART_RESTARTBLOCK)
-        return SLEEP_NONE;
-    long number = (long)ARCH_REG_NUMBER(*registers);
+    tracee->sleep = SLEEP_NONE;
+    if (!was_restarted(tracee))
+        return;
+    long number = sleep_number(tracee);
+    uint64_t argument[6];
+    for (int i = 0; i < 6; i++)
+        argument[i] = ARCH_REG_ARG(*registers, i);
     int64_t now = init_now(), whole = -1, rest = -1;
     enum sleep_kind kind = SLEEP_NANOSLEEP;
-    if (number == SYS_nanosleep) {
-        whole = timespec_at(tracee->process, ARCH_REG_ARG(*registers, 0));
-        if (ARCH_REG_ARG(*registers, 1))
-            rest = timespec_at(tracee->process, ARCH_REG_ARG(*registers, 1));
-    } else if (number == SYS_clock_nanosleep) {
-        whole = timespec_at(tracee->process, ARCH_REG_ARG(*registers, 2));
-        if (ARCH_REG_ARG(*registers, 3))
-            rest = timespec_at(tracee->process, ARCH_REG_ARG(*registers, 3));
-    } else if (number == SYS_poll) {
+    switch (number) {
+    case SYS_nanosleep:
+        whole = timespec_at(tracee->process, argument[0]);
+        if (argument[1])
+            rest = timespec_at(tracee->process, argument[1]);
+        break;
+    case SYS_clock_nanosleep:
+        whole = argument[1] & TIMER_ABSTIME ? -1 : timespec_at(tracee->process, argument[2]);
+        if (argument[3])
+            rest = timespec_at(tracee->process, argument[3]);
+        break;
+    case SYS_poll:
         kind = SLEEP_POLL;
-        whole = (int64_t)(int)ARCH_REG_ARG(*registers, 2) * 1000000;
-    } else
-        return SLEEP_NONE; /* absolute: made again as it was */
-    if (whole < 0)
-        return SLEEP_NONE;
-    for (size_t i = 0; i < carried_count; i++)
-        if (carried[i].tid == tracee->tid && carried[i].deadline > now)
-            rest = carried[i].deadline - now;
-    if (rest < 0)
-        rest = tracee->asleep_since ? whole - (now - tracee->asleep_since) : whole;
-    *ret_left = rest < 0 ? 0 : rest > whole ? whole : rest;
-    return kind;
+        whole = (int64_t)(int)argument[2] * 1000000;
+        break;
+    case SYS_futex:
+        kind = SLEEP_FUTEX;
+        if ((argument[1] & 127) == FUTEX_WAIT && argument[3])
+            whole = timespec_at(tracee->process, argument[3]);
+        break;
+    default:
+        break;
+    }
+    const struct carried *entry = find_carried(tracee->tid, registers);
+    if (whole >= 0) {
+        if (entry && entry->deadline > now)
+            rest = entry->deadline - now;
+        else if (rest < 0)
+            rest = tracee->asleep_since ? whole - (now - tracee->asleep_since) : whole;
+        tracee->sleep = kind;
+        tracee->sleep_left = rest < 0 ? 0 : rest > whole ? whole : rest;
+    }
+    carry(tracee->tid, registers, number, now + (whole >= 0 ? tracee->sleep_left : 0));
 }

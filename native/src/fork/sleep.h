@@ -13,10 +13,15 @@
 int64_t sleep_began(int proc, pid_t pid, pid_t tid);
 /* Makes a call that answered EINTR to our stop start again. */
 void sleep_mend_interrupted(struct tracee *tracee);
-/* How a stopped thread's call goes on in a fork. *ret_left: ns. */
-enum sleep_kind sleep_left(struct tracee *tracee, int64_t *ret_left);
-
-/* In a fork: remembers when a sleep that was carried over ends, for the seal after this one. */
-void sleep_remember(pid_t tid, int64_t deadline);
+/*
+ * Finds out how a stopped thread's sleep goes on, and remembers it: once a sleep was interrupted and goes on, the kernel
+ * shows it as restart_syscall, and what it was is known to nobody else. Fills
+ * tracee->sleep and ->sleep_left; the tracee's registers stay, since for itself the restart is right.
+ */
+void sleep_note(struct tracee *tracee);
+/* The number of the call a thread is in, also where the kernel shows only a restart of it. */
+long sleep_number(const struct tracee *tracee);
+/* In a fork: a sleep that was carried over, and when it ends (CLOCK_MONOTONIC ns). */
+void sleep_remember(const struct image_thread *thread, int64_t deadline);
 
 #endif

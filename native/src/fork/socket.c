@@ -112,7 +112,7 @@ struct bunshin_error *socket_peek(struct capture *capture, const struct holder *
             error = buffer_append(&queue, &size, sizeof size);
         if (!error)
             error = buffer_append(&queue, part, size);
-        if (got == 0)
+        if (got == 0 && type != SOCK_DGRAM)
             break;
     }
     if (moves)

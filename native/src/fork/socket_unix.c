@@ -103,6 +103,7 @@ struct bunshin_error *socket_capture_unix(struct capture *capture, const struct 
     if (!known)
         return capture_refuse(holder, "a unix socket of another network namespace");
     record->backlog = (int32_t)known->backlog;
+    record->inode = known->inode;
     record->shut = known->shut;
     if (record->state == SOCKET_LISTENING) {
         if (known->waiting)
@@ -165,18 +166,41 @@ struct bunshin_error *socket_bind_unix(struct rebuild *rebuild, const struct ima
     return NULL;
 }
 
+static bool has_name(const struct image_socket *socket) {
+    return socket && socket->name.size > offsetof(struct sockaddr_un, sun_path);
+}
+
+/* Whether a socket has the name of a listener: then it is an end that was accepted there. */
+static bool is_accepted(const struct rebuild *rebuild, const struct image_socket *socket) {
+    for (size_t i = 0; i < rebuild->image->table[TABLE_SOCKET].count; i++) {
+        const struct image_socket *other = IMAGE_SOCKET(rebuild->image, i);
+        if (other->state == SOCKET_LISTENING && other->domain == AF_UNIX && other->name.size == socket->name.size &&
+            !memcmp(IMAGE_HEAP(rebuild->image, other->name), IMAGE_HEAP(rebuild->image, socket->name), socket->name.size))
+            return true;
+    }
+    return false;
+}
+
+/* Which of two connected ends is the server's. A client may have bound a name of its own. */
+static bool serves(const struct rebuild *rebuild, const struct image_socket *one, const struct image_socket *other) {
+    if (!has_name(one) || !has_name(other))
+        return has_name(one);
+    if (is_accepted(rebuild, one) != is_accepted(rebuild, other))
+        return is_accepted(rebuild, one);
+    return one->inode > other->inode; /* the listener is gone: the accepted end was made after the client's */
+}
+
 /*
  * A connection: through a listener of the right name where one end has a name, so that both ends see the addresses they
  * saw before; else a plain pair.
  */
 struct bunshin_error *socket_pair_unix(struct rebuild *rebuild, const struct image_socket *one, const struct image_socket *other, int ret[2]) {
-    bool named = one->name.size > offsetof(struct sockaddr_un, sun_path) || (other && other->name.size > offsetof(struct sockaddr_un, sun_path));
-    if (!named || one->type == SOCK_DGRAM) {
+    if ((!has_name(one) && !has_name(other)) || one->type == SOCK_DGRAM) {
         if (socketpair(AF_UNIX, one->type | SOCK_CLOEXEC, 0, ret) != 0)
             return bunshin_error_os("cannot make a socket pair");
         return NULL;
     }
-    bool one_serves = one->name.size > offsetof(struct sockaddr_un, sun_path);
+    bool one_serves = serves(rebuild, one, other);
     const struct image_socket *server = one_serves ? one : other, *client = one_serves ? other : one;
     const struct sockaddr_un *name = (const void *)IMAGE_HEAP(rebuild->image, server->name);
     int listener = socket(AF_UNIX, one->type | SOCK_CLOEXEC, 0), ends[2] = {-1, -1};

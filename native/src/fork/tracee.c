@@ -153,6 +153,45 @@ struct bunshin_error *tracee_run(struct tracee *tracee, uint64_t entry, uint64_t
     return wait_trap(tracee, "code of ours");
 }
 
+struct bunshin_error *tracee_run_to_exec(struct tracee *tracee, int64_t deadline, bool *ret) {
+    int deliver = 0;
+    *ret = false;
+    if (ptrace(PTRACE_SETOPTIONS, tracee->tid, 0, PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT) != 0)
+        return bunshin_error_os("cannot follow thread %d", tracee->tid);
+    while (!*ret) {
+        int status;
+        bool gone;
+        if (ptrace(PTRACE_CONT, tracee->tid, 0, deliver) != 0)
+            return bunshin_error_os("cannot continue thread %d", tracee->tid);
+        struct bunshin_error *error = wait_status(tracee, deadline, &status, &gone);
+        if (error && error->code == BUNSHIN_ERROR_TIMEOUT) {
+            bunshin_error_destroy(error);
+            tracee->state = TRACEE_SEIZED;
+            if (tracee_interrupt_if_alive(tracee))
+                TRY(tracee_wait_stop(tracee, now() + STEP_PATIENCE_NS));
+            break;
+        }
+        TRY(error);
+        if (gone) {
+            tracee->state = TRACEE_GONE;
+            *ret = true;
+            return NULL;
+        }
+        int event = status >> 16;
+        deliver = event ? 0 : WSTOPSIG(status);
+        *ret = event == PTRACE_EVENT_EXEC || event == PTRACE_EVENT_EXIT;
+    }
+    (void)ptrace(PTRACE_SETOPTIONS, tracee->tid, 0, 0);
+    if (*ret) { /* on to an ordinary stop, or to its end */
+        tracee->state = TRACEE_SEIZED;
+        if (tracee_interrupt_if_alive(tracee) && ptrace(PTRACE_CONT, tracee->tid, 0, 0) == 0)
+            TRY(tracee_wait_stop(tracee, now() + STEP_PATIENCE_NS));
+        else
+            tracee->state = TRACEE_GONE;
+    }
+    return NULL;
+}
+
 void tracee_release(struct tracee *tracee) {
     if (tracee->state == TRACEE_GONE)
         return;

@@ -18,6 +18,8 @@ struct tracee {
     uint64_t mask;
     bool changed; /* registers or mask differ from what was found */
     int group_stopped; /* the signal that had stopped its process before, or 0 */
+    enum sleep_kind sleep; /* sleep.c: how an interrupted sleep goes on in a fork, with how much left */
+    int64_t sleep_left;
     int64_t asleep_since; /* CLOCK_MONOTONIC ns when it went to sleep, 0 when unknown */
 };
 
@@ -34,6 +36,8 @@ struct bunshin_error *tracee_syscall(struct tracee *tracee, uint64_t vdso, long 
                                      int64_t *ret) MUST_CHECK;
 /* Runs code of ours that ends in a trap. */
 struct bunshin_error *tracee_run(struct tracee *tracee, uint64_t entry, uint64_t stack, uint64_t argument) MUST_CHECK;
+/* Lets a stopped thread run until it has called exec, or has ended; stops it again. *ret: whether it came so far in time. */
+struct bunshin_error *tracee_run_to_exec(struct tracee *tracee, int64_t deadline, bool *ret) MUST_CHECK;
 /* Lets it run as it was found. Never fails: a thread that died needs nothing. */
 void tracee_release(struct tracee *tracee);
 /* Where the vdso has its first syscall instruction, from its start; 0 when there is none. */

@@ -1,0 +1,211 @@
+"""A random tree of processes: python3 random_tree.py SEED COUNT. Run inside a workspace.
+
+Every process takes some state by chance. Whoever opens /tmp/tree-ask for reading makes the root ask all of them: each
+writes what it sees of itself to /tmp/tree-answers/NUMBER.
+"""
+
+import ctypes
+import hashlib
+import mmap
+import os
+import random
+import resource
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+
+seed, count = int(sys.argv[1]), int(sys.argv[2])
+ANSWERS = "/tmp/tree-answers"
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Node:
+    """One process: its number, its state, and the pipes on which it is asked and answers."""
+
+    def __init__(self, number: int, chance: random.Random) -> None:
+        self.number = number
+        self.chance = chance
+        self.children: "list[tuple[int, int, int]]" = []
+        self.kept: "list[object]" = []
+        self.maps: "list[mmap.mmap]" = []
+        self.files: "list[int]" = []
+        self.events: "list[int]" = []
+        self.pipes: "list[tuple[int, int, int]]" = []
+        self.pairs: "list[tuple[socket.socket, socket.socket]]" = []
+
+    def take_state(self) -> None:
+        for _ in range(self.chance.randint(0, 8)):
+            self.chance.choice(
+                [
+                    self.take_memory, self.take_file, self.take_event, self.take_pipe, self.take_pair, self.take_thread,
+                    self.take_signal, self.take_limit, self.take_place, self.take_copy,
+                ]
+            )()  # fmt: skip
+
+    def take_memory(self) -> None:
+        pages = self.chance.randint(1, 300)
+        shared = self.chance.random() < 0.3
+        memory = mmap.mmap(-1, pages * 4096, flags=mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE)
+        for page in self.chance.sample(range(pages), self.chance.randint(0, pages)):
+            memory[page * 4096 : page * 4096 + 16] = self.chance.randbytes(16)
+        self.maps.append(memory)
+
+    def take_file(self) -> None:
+        path = f"/tmp/tree-file-{self.number}-{len(self.files)}"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | self.chance.choice([0, os.O_APPEND]))
+        os.write(fd, self.chance.randbytes(self.chance.randint(0, 20000)))
+        os.lseek(fd, self.chance.randint(0, 20000), os.SEEK_SET)
+        if self.chance.random() < 0.3:
+            os.unlink(path)
+        self.files.append(fd)
+
+    def take_event(self) -> None:
+        self.events.append(os.eventfd(self.chance.randint(0, 1000), os.EFD_NONBLOCK))
+
+    def take_pipe(self) -> None:
+        reader, writer = os.pipe()
+        size = self.chance.randint(0, 60000)
+        os.write(writer, self.chance.randbytes(size) if size else b"")
+        self.pipes.append((reader, writer, size))
+
+    def take_pair(self) -> None:
+        one, other = socket.socketpair(socket.AF_UNIX, self.chance.choice([socket.SOCK_STREAM, socket.SOCK_DGRAM]))
+        for _ in range(self.chance.randint(0, 3)):
+            one.send(self.chance.randbytes(self.chance.randint(1, 500)))
+        self.pairs.append((one, other))
+
+    def take_thread(self) -> None:
+        event = threading.Event()
+        threading.Thread(target=event.wait, daemon=True).start()
+        self.kept.append(event)
+
+    def take_signal(self) -> None:
+        numbers = [signal.SIGUSR1, signal.SIGUSR2, signal.SIGRTMIN + 3, signal.SIGHUP]
+        signal.pthread_sigmask(signal.SIG_BLOCK, self.chance.sample(numbers, 2))
+        for number in self.chance.sample(numbers, 2):
+            if number in signal.pthread_sigmask(signal.SIG_BLOCK, []):
+                signal.pthread_kill(threading.main_thread().ident, number)
+            else:
+                signal.signal(number, self.chance.choice([signal.SIG_IGN, signal.SIG_DFL]))
+
+    def take_limit(self) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self.chance.randint(300, 900), 1000))
+        os.nice(self.chance.randint(0, 5))
+
+    def take_place(self) -> None:
+        path = f"/tmp/tree-dir-{self.number}"
+        os.makedirs(path, exist_ok=True)
+        os.chdir(path)
+        os.umask(self.chance.choice([0, 0o22, 0o77]))
+        libc.prctl(15, f"node {self.number}".encode(), 0, 0, 0)
+
+    def take_copy(self) -> None:
+        for fds in (self.files, self.events):
+            if fds:
+                os.dup2(self.chance.choice(fds), self.chance.randint(100, 250))
+
+    def see(self) -> str:
+        """What is to be equal in every fork. Looking changes nothing."""
+        lines = [
+            f"pid {os.getpid()} parent {os.getppid()} group {os.getpgid(0)} session {os.getsid(0)}",
+            f"cwd {os.getcwd()} nice {os.getpriority(os.PRIO_PROCESS, 0)} limit {resource.getrlimit(resource.RLIMIT_NOFILE)}",
+            f"blocked {sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, [])))}",
+            f"pending {sorted(map(int, signal.sigpending()))} threads {sorted(map(int, os.listdir('/proc/self/task')))}",
+        ]
+        with open("/proc/self/status") as status:
+            lines += [line.rstrip() for line in status if line.split(":")[0] in ("Name", "Umask", "SigIgn", "SigCgt")]
+        for memory in self.maps:
+            lines.append(f"memory {hashlib.sha256(memory[:]).hexdigest()}")
+        for fd in sorted(map(int, os.listdir("/proc/self/fd"))):
+            lines.append(self.see_descriptor(fd))
+        for reader, _, size in self.pipes:
+            lines.append(f"pipe {reader} holds {size} {select.select([reader], [], [], 0)[0] != []}")
+        for one, other in self.pairs:
+            peeked = b""
+            if select.select([other], [], [], 0)[0]:
+                peeked = other.recv(100000, socket.MSG_PEEK)
+            lines.append(f"pair {one.fileno()} {other.fileno()} {hashlib.sha256(peeked).hexdigest()}")
+        return "\n".join(lines) + "\n"
+
+    def see_descriptor(self, fd: int) -> str:
+        try:
+            link = os.readlink(f"/proc/self/fd/{fd}")
+            with open(f"/proc/self/fdinfo/{fd}") as info:
+                fields = dict(line.rstrip().split(":\t", 1) for line in info if ":\t" in line)
+        except OSError:
+            return "a descriptor of the listing itself"
+        flags = int(fields["flags"], 8) & ~0o100000  # what is opened by a name is "large"
+        text = f"fd {fd} flags {flags:o}"
+        if link.startswith("/tmp/tree-file"):
+            status = os.fstat(fd)
+            content = hashlib.sha256(os.pread(fd, 100000, 0)).hexdigest()
+            text += f" at {fields['pos']} size {status.st_size} links {status.st_nlink} {link.split()[0][-30:]} {content}"
+            if status.st_nlink == 0:
+                text = text.replace(link.split()[0][-30:], "deleted")
+        elif link.startswith("anon_inode:"):
+            text += f" {link} {fields.get('eventfd-count', '')}"
+        else:
+            text += f" {link.partition(':')[0]}"
+        return text
+
+    def serve(self, ask: int, answer: int) -> None:
+        """Asked by a byte: answers, after all below have."""
+        while os.read(ask, 1):
+            with open(f"{ANSWERS}/{self.number:03}", "w") as out:
+                out.write(self.see())
+            for _, child_ask, child_answer in self.children:
+                os.write(child_ask, b"?")
+                os.read(child_answer, 1)
+            os.write(answer, b"!")
+
+
+def become(number: int, size: int, ask: int, answer: int) -> None:
+    """Is a tree of `size` processes whose root has this number."""
+    node = Node(number, random.Random(f"{seed} {number}"))
+    chance = random.Random(f"{seed} {number} tree")
+    if number and chance.random() < 0.4:
+        os.setsid()
+    elif number and chance.random() < 0.4:
+        os.setpgid(0, 0)
+    left, at = size - 1, number + 1
+    while left:
+        part = chance.randint(1, left)
+        ask_pipe, answer_pipe = os.pipe(), os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(ask_pipe[1])
+            os.close(answer_pipe[0])
+            become(at, part, ask_pipe[0], answer_pipe[1])
+            os._exit(0)
+        os.close(ask_pipe[0])
+        os.close(answer_pipe[1])
+        os.read(answer_pipe[0], 1)  # it is complete
+        node.children.append((pid, ask_pipe[1], answer_pipe[0]))
+        left -= part
+        at += part
+    node.take_state()
+    os.write(answer, b".")
+    node.serve(ask, answer)
+
+
+os.makedirs(ANSWERS)
+os.mkfifo("/tmp/tree-ask")
+ask, answer = os.pipe(), os.pipe()
+root = os.fork()
+if root == 0:
+    os.close(ask[1])
+    os.close(answer[0])
+    become(0, count, ask[0], answer[1])
+    os._exit(0)
+os.close(ask[0])
+os.close(answer[1])
+os.read(answer[0], 1)
+print("ready", flush=True)
+while True:
+    with open("/tmp/tree-ask", "w") as fifo:  # somebody asks
+        os.write(ask[1], b"?")
+        os.read(answer[0], 1)
+    time.sleep(0.02)  # let the asker go before the name is opened again
