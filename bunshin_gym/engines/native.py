@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bunshin_gym._native import Context, NativeFailure, features
+from bunshin_gym._native import handles as _codes
 from bunshin_gym.engines.native_features import describe
 from bunshin_gym.engines.native_layers import Layer, LayerPool
 from bunshin_gym.engines.native_plan import make_plan
 from bunshin_gym.engines.native_results import public_error
 from bunshin_gym.engines.native_workspace import NativeSnapshot, NativeWorkspace
-from bunshin_gym.errors import EngineUnavailable, ImageError
+from bunshin_gym.errors import EngineUnavailable, ImageError, WorkspaceLost
 from bunshin_gym.image import Image, MountPoint, state_parent
 from bunshin_gym.tools.call import ExitReason, ToolCall
 from bunshin_gym.workspace import WorkspaceSpec
@@ -85,6 +86,24 @@ class NativeEngine:
     # -- workspaces
 
     def create(self, spec: WorkspaceSpec, building: bool = False) -> NativeWorkspace:
+        try:
+            return self._create(spec, building)
+        except WorkspaceLost:
+            if not self._retire_dead_keeper():
+                raise
+            return self._create(spec, building)
+
+    def _retire_dead_keeper(self) -> bool:
+        """Whether somebody has killed the keeper, and so its workspaces; the next workspace starts a new one."""
+        try:
+            self.context().flush()
+        except NativeFailure as failure:
+            if failure.code == _codes.LOST:
+                self.shutdown()
+                return True
+        return False
+
+    def _create(self, spec: WorkspaceSpec, building: bool) -> NativeWorkspace:
         context = self.context()
         image = spec.image if spec.image is not None else Image.host()
         try:

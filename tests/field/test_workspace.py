@@ -187,18 +187,19 @@ import os, signal, sys, threading, time
 from bunshin_gym import Workspace, WorkspaceSpec
 workspaces = [Workspace(WorkspaceSpec(memory_limit="256M")) for _ in range(3)]
 for workspace in workspaces:
-    workspace.run("sleep 86397.5 & setsid -f sleep 86397.5; nohup sleep 86397.5 >/dev/null 2>&1 & cd /tmp; echo x > f")
+    workspace.run("sleep SECONDS & setsid -f sleep SECONDS; nohup sleep SECONDS >/dev/null 2>&1 & cd /tmp; echo x > f")
 with workspaces[0].snapshot() as snapshot:
     workspaces += snapshot.fork(2)
     way = sys.argv[1]
     if way == "in a call":
-        threading.Thread(target=workspaces[0].run, args=("sleep 86397.5",), daemon=True).start()
+        threading.Thread(target=workspaces[0].run, args=("sleep SECONDS",), daemon=True).start()
         time.sleep(0.5)
     if way == "with a child":
-        if os.fork() == 0:
-            print(os.getpid(), flush=True)
+        child = os.fork()
+        if child == 0:
             time.sleep(3600)
             os._exit(0)
+        print(child, flush=True)
     print("ready", flush=True)
     if way == "exception":
         raise RuntimeError("no")
@@ -214,11 +215,11 @@ with workspaces[0].snapshot() as snapshot:
 """
 
 
-def sleepers() -> list[int]:
+def sleepers(seconds: str) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and b"86397.5" in (entry / "cmdline").read_bytes().split(b"\0"):
+            if entry.name.isdigit() and seconds.encode() in (entry / "cmdline").read_bytes().split(b"\0"):
                 found.append(int(entry.name))
         except OSError:
             continue
@@ -233,7 +234,8 @@ def test_d8_nothing_outlives_its_owner(way: str, tmp_path: Path) -> None:
     before = residue.look()
     state = tmp_path / "state"
     state.mkdir()
-    command = [sys.executable, "-W", "ignore", "-c", OWNER, way]
+    mine = f"86397.{os.getpid()}{WAYS.index(way)}"  # seconds: nobody else's processes sleep that long
+    command = [sys.executable, "-W", "ignore", "-c", OWNER.replace("SECONDS", mine), way]
     environment = os.environ | {"BUNSHIN_STATE_DIR": str(state)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as owner:
         assert owner.stdout is not None
@@ -249,12 +251,12 @@ def test_d8_nothing_outlives_its_owner(way: str, tmp_path: Path) -> None:
             elif way == "ctrl-c":
                 owner.send_signal(signal.SIGINT)
             elif way == "keeper":
-                assert len(sleepers()) == 15
+                assert len(sleepers(mine)) == 15
                 os.kill(keeper_of(owner.pid), signal.SIGKILL)
-                assert until(lambda: not sleepers())
+                assert until(lambda: not sleepers(mine))
                 owner.send_signal(signal.SIGKILL)
             assert until(lambda: owner.poll() is not None)
-            assert until(lambda: not sleepers())
+            assert until(lambda: not sleepers(mine))
             if way == "keeper":  # nobody was left to clear up: the next owner does
                 again = [sys.executable, "-c", "from bunshin_gym import Workspace\nWorkspace().close()"]
                 subprocess.run(again, env=environment, check=True, timeout=60)

@@ -118,7 +118,11 @@ def say_go(workspace: Workspace, place: str, slack: float) -> None:
 
 def verdict(workspace: Workspace, place: str, deadline: float) -> str:
     """Third act: "OK", or what is wrong."""
-    word = wait_for(workspace, f"{place}/result", max(deadline - time.monotonic(), 0.05))
+    while not (word := wait_for(workspace, f"{place}/result", min(1.0, max(deadline - time.monotonic(), 0.05)))):
+        alone = all(process.comm == "bunshin-init" for process in workspace.processes())
+        if alone or time.monotonic() >= deadline:
+            word = read(workspace, f"{place}/result")
+            break
     return word or f"no verdict within {OK_IN:.0f} s: {evidence(workspace, place)}"
 
 

@@ -142,7 +142,9 @@ class Node:
         if link.startswith("/tmp/tree-file"):
             status = os.fstat(fd)
             content = hashlib.sha256(os.pread(fd, 100000, 0)).hexdigest()
-            text += f" at {fields['pos']} size {status.st_size} links {status.st_nlink} {link.split()[0][-30:]} {content}"
+            text += (
+                f" at {fields['pos']} size {status.st_size} links {status.st_nlink} {link.split()[0][-30:]} {content}"
+            )
             if status.st_nlink == 0:
                 text = text.replace(link.split()[0][-30:], "deleted")
         elif link.startswith("anon_inode:"):

@@ -66,7 +66,9 @@ def test_twenty_generations(workspace: Workspace) -> None:
                 current.close()
             current = child
             assert current.run("n=$((n+1)); echo $n > /tmp/g/$n; cat /tmp/g/* | wc -l").output == f"{generation}\n"
-            code = f"data[{generation} * 4096] = {generation}; log.append({generation}); sum(data) == sum(log), len(log)"
+            code = (
+                f"data[{generation} * 4096] = {generation}; log.append({generation}); sum(data) == sum(log), len(log)"
+            )
             result = current.call(ToolCall("python", {"code": code}), 30)
             assert result.output == f"(True, {generation})\n", result.output
             assert ask_counter(current) > 0
@@ -225,7 +227,11 @@ HOLDERS = {
         "a lease on a file",
         True,
     ),
-    "netlink socket": ("import socket; s = socket.socket(16, socket.SOCK_RAW, 0); fd = s.fileno()", "a socket of family 16", True),
+    "netlink socket": (
+        "import socket; s = socket.socket(16, socket.SOCK_RAW, 0); fd = s.fileno()",
+        "a socket of family 16",
+        True,
+    ),
     "packet of descriptors": (
         "import socket, os; a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [0]); fd = b.fileno()",
         "a unix socket with descriptors in its queue",
@@ -427,6 +433,8 @@ def test_a_random_tree_looks_the_same_in_its_forks(seed: int, processes: int, ge
 
 def describe(workspace: Workspace) -> str:
     """Asks every process of the tree what it sees of itself, in the order of their numbers."""
-    result = workspace.call(ToolCall("exec", {"argv": ["bash", "-c", "cat /tmp/tree-ask > /dev/null; cat /tmp/tree-answers/*"]}), 60)
+    result = workspace.call(
+        ToolCall("exec", {"argv": ["bash", "-c", "cat /tmp/tree-ask > /dev/null; cat /tmp/tree-answers/*"]}), 60
+    )
     assert result.exit_code == 0, result.output
     return result.output

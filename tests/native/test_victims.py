@@ -36,6 +36,7 @@ KNOWN_FAILURES: dict[str, str] = {
     "locked_memory": "locks on memory are not captured",
     "madvise_flags": "advice on memory is not captured",
     "memory_shared_by_clone": "processes that share one address space get one each",
+    "pty_half_line": "half a line typed into a terminal is lost",
     "pipe_of_packets": "a pipe in packet mode loses the borders of what waits in it",
     "stacks_that_grow": "only the main stack grows downwards after a fork",
     "unix_peer_credentials": "the other side of a connection seems to be pid 1",
@@ -62,6 +63,12 @@ REFUSED: dict[str, str] = {
     "unix_pending_connection": "a unix listener with 1 connections not accepted yet",
 }
 
+# Refused for the whole workspace: no one process holds it.
+OF_THE_WORKSPACE = {"sysv_shared_memory"}
+
+# Known failures that are not even tried: each would stall for half a minute.
+NOT_TRIED = {"vfork_in_progress"}
+
 
 def known_failure(name: str) -> str:
     more = KNOWN_FAILURES_OF_ORDINARY_USERS if os.geteuid() != 0 else {}
@@ -74,7 +81,7 @@ def cases(kept: bool) -> list[Any]:
         if (victim.name not in REFUSED) != kept:
             continue
         reason = known_failure(victim.name)
-        marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
+        marks = [pytest.mark.xfail(reason=reason, strict=True, run=victim.name not in NOT_TRIED)] if reason else []
         chosen.append(pytest.param(victim, id=victim.name, marks=marks))
     return chosen
 
@@ -129,7 +136,8 @@ def test_a_victim_that_cannot_be_forked_is_refused_by_name_and_stays_well(victim
             source.snapshot()
         error = caught.value
         assert REFUSED[victim.name] in str(error), error
-        assert error.pid > 1 and error.comm and error.reason in str(error)
+        assert error.reason in str(error)
+        assert (error.pid > 1 and error.comm) or victim.name in OF_THE_WORKSPACE
         assert not play.verdicts([("source", source)], place, 0.0)
 
 

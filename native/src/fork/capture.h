@@ -37,6 +37,7 @@ struct capture {
     struct buffer unix_peers; /* socket.c */
     bool have_unix_peers;
     struct buffer report;
+    int64_t sealed_at;
 };
 
 /* ---- tables (seal.c) ---- */

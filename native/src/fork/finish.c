@@ -74,7 +74,7 @@ static struct bunshin_error *set_thread(struct rebuild *rebuild, struct tracee *
         if (thread->sleep != SLEEP_NONE)
             TRY(catch_sleeper(tracee, IMAGE_PROCESS(rebuild->image, thread->process), &asleep));
         if (asleep)
-            sleep_remember(thread, init_now() + thread->sleep_left);
+            sleep_remember(thread, init_now() + thread->sleep_left - rebuild->missed);
         else if (thread->sleep == SLEEP_NANOSLEEP) {
             ARCH_REG_RESULT(registers) = 0; /* the sleep is over */
             ARCH_REG_NUMBER(registers) = (unsigned long long)-1;

@@ -267,6 +267,7 @@ struct image_header {
     uint32_t store_count;
     int32_t last_pid;
     uint64_t next_call;
+    int64_t sealed_at; /* CLOCK_MONOTONIC ns */
     uint32_t generation, pad;
 };
 

@@ -20,6 +20,7 @@ struct rebuild {
     int description_base; /* descriptions, by index */
     bool *made;           /* which descriptions are there */
     struct rebuild_control *control;
+    int64_t missed; /* ns since the seal, where the fork follows it so closely that its clocks should not show it */
     int fault;            /* enum restorer_step to fail, for tests */
 };
 

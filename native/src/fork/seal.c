@@ -126,6 +126,7 @@ static struct bunshin_error *write_image(struct capture *capture, int *ret) {
         .magic = IMAGE_MAGIC,
         .store_count = (uint32_t)capture->store_count,
         .last_pid = kill_newest_pid(),
+        .sealed_at = capture->sealed_at,
         .next_call = capture->init->next_call,
         .generation = capture->init->settings.generation,
     };
@@ -243,7 +244,7 @@ static struct bunshin_error *fault(const struct wire *request, enum seal_step st
 void fork_seal(struct init *init, struct wire *request) {
     int reply = request->fd_count ? request->fd[0] : -1;
     int64_t mark = init_now(), deadline = mark + request->argument[0];
-    struct capture capture = {.init = init};
+    struct capture capture = {.init = init, .sealed_at = mark};
     int image = -1, newest = -1;
     struct bunshin_error *error = freeze(init->proc, deadline, &capture.frozen);
     if (!error)

@@ -283,7 +283,7 @@ static struct restorer_thread describe_thread(const struct rebuild *rebuild, con
         .policy = image->policy,
         .priority = image->priority,
         .sleep = image->sleep,
-        .sleep_left = image->sleep_left,
+        .sleep_left = image->sleep_left > rebuild->missed ? image->sleep_left - rebuild->missed : 0,
         .tid_address = image->tid_address,
         .robust_list = image->robust_list,
         .robust_length = image->robust_length,

@@ -1,4 +1,4 @@
-"""An interactive bash on a terminal with a stopped job, a background job and a half-typed line."""
+"""An interactive bash on a terminal with a stopped job, a background job, variables and functions."""
 
 import os
 import pty
@@ -44,12 +44,10 @@ until("Stopped")
 until("> ")
 typed("sleep 2000 &\n")
 until("> ")
-typed("echo half-ty")
-time.sleep(0.1)
 ready()
 go()
-typed("ped $variable\n")
-until("half-typed kept")
+typed("echo is-$variable\n")
+until("is-kept")
 until("> ")
 typed("f of-its-own\n")
 until("function of-its-own")

@@ -1,4 +1,4 @@
-/* epoll_wait() with a timeout ends by it and is not disturbed. (The kernel keeps no rest of it: it may last longer.) */
+/* epoll_wait() with a timeout ends by it and is not disturbed. The kernel keeps no rest of it, so it may last longer. */
 #include "blocked.h"
 #include <sys/epoll.h>
 

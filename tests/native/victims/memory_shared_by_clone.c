@@ -19,7 +19,7 @@ int main(void) {
     go();
     word = 1;
     for (int i = 0; word != 2; i++, nap(0.002))
-        expect(i < 5000, "the other does not see our memory");
+        expect(i < 1500, "the other does not see our memory");
     must(waitpid(child, NULL, 0));
     ok();
 }
