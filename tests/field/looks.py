@@ -10,8 +10,6 @@ from pathlib import Path
 import residue
 from bunshin_gym import ToolCall, ToolResult, Workspace
 
-SESSIONS = {"bunshin-init", "bash", "python3"}
-
 
 def execute(workspace: Workspace, *argv: str, timeout: float = 60, **args: object) -> ToolResult:
     return workspace.call(ToolCall("exec", {"argv": list(argv), **args}), timeout)
@@ -22,17 +20,19 @@ def python(workspace: Workspace, code: str, timeout: float = 60) -> ToolResult:
 
 
 def running(workspace: Workspace) -> list[str]:
-    """The commands of all living processes but pid 1 and the shell it started, by the word of the kernel."""
-    script = (
-        "for p in /proc/[0-9]*; do"
-        " read -r _ _ state parent _ < $p/stat 2>/dev/null || continue;"
-        " [ $state = Z ] || [ ${p#/proc/} = 1 ] || [ ${p#/proc/} = $$ ] || tr '\\0' ' ' < $p/cmdline 2>/dev/null && echo;"
-        " done"
-    )
-    result = execute(workspace, "bash", "-c", script)
-    return [
-        line for line in result.output.splitlines() if line and "/run/bunshin/" not in line and "tr \\0" not in line
-    ]
+    """The command lines of all living processes but pid 1 and the sessions, by the word of the kernel."""
+    # A zombie has an empty command line.
+    code = """
+import glob, os
+for path in glob.glob("/proc/[0-9]*/cmdline"):
+    try: words = open(path, errors="replace").read().split("\\0")
+    except OSError: continue
+    if path != f"/proc/{os.getpid()}/cmdline": print(" ".join(words).strip().replace("\\n", " "))
+"""
+    lines = execute(workspace, "python3", "-c", code).output.splitlines()
+    assert "bunshin-init" in lines, lines  # pid 1 itself: the look has worked
+    lines.remove("bunshin-init")
+    return [line for line in lines if line and "/run/bunshin/" not in line]
 
 
 def comms(workspace: Workspace) -> list[str]:

@@ -176,7 +176,9 @@ def test_c4_five_gigabytes_pass_in_bounded_memory(start: Start, tool: str) -> No
     workspace, pid = host_pid(start)
     before = own_megabytes()
     command = "yes | head -c 5G"
-    result = workspace.run(command, timeout=250) if tool == "shell" else execute(workspace, "sh", "-c", command, timeout=250)
+    result = (
+        workspace.run(command, timeout=250) if tool == "shell" else execute(workspace, "sh", "-c", command, timeout=250)
+    )
     assert result.exit_reason is ExitReason.EXITED
     assert result.truncated
     assert result.stdout_total == 5 << 30
@@ -205,7 +207,9 @@ def test_c4_five_gigabytes_pass_in_bounded_memory(start: Start, tool: str) -> No
 def test_c4_endless_output_ends_with_the_timeout(start: Start, command: str, tool: str) -> None:
     workspace, pid = host_pid(start)
     before = own_megabytes()
-    result = workspace.run(command, timeout=1) if tool == "shell" else execute(workspace, "bash", "-c", command, timeout=1)
+    result = (
+        workspace.run(command, timeout=1) if tool == "shell" else execute(workspace, "bash", "-c", command, timeout=1)
+    )
     assert (result.exit_code, result.exit_reason) == (124, ExitReason.TIMEOUT)
     assert result.truncated or "while :" in command
     assert result.stdout_total + result.stderr_total > 1 << 16

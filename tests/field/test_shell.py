@@ -75,7 +75,7 @@ def test_b1_a_program_for_the_screen_returns(workspace: Workspace, command: str)
         "script -qc 'vi f' /dev/null",
         "script -qc 'top' /dev/null",
         "script -qc 'bash' /dev/null",
-        "python3 -c 'import pty; pty.spawn([\"sleep\", \"600\"])'",
+        'python3 -c \'import pty; pty.spawn(["sleep", "600"])\'',
     ],
 )
 def test_b1_a_program_on_a_terminal_of_its_own_never_gets_the_next_command(workspace: Workspace, command: str) -> None:
@@ -135,7 +135,10 @@ def test_b4_the_code_comes_back_and_a_fresh_shell_goes_on(workspace: Workspace, 
     assert answers(workspace)
 
 
-@pytest.mark.parametrize("command", ["(exit 3)", "bash -c 'exit 3'", "false || (exit 3)", "return 3", "f() { return 3; }; f", "! true; (exit 3)"])
+@pytest.mark.parametrize(
+    "command",
+    ["(exit 3)", "bash -c 'exit 3'", "false || (exit 3)", "return 3", "f() { return 3; }; f", "! true; (exit 3)"],
+)
 def test_b4_a_code_alone_does_not_end_the_shell(workspace: Workspace, command: str) -> None:
     workspace.run("plain=1")
     result = workspace.run(command)
@@ -243,7 +246,13 @@ def test_b5_the_next_command_works_at_once(workspace: Workspace, command: str) -
 
 
 @pytest.mark.parametrize(
-    "command", ["trap 'echo trapped' INT; while :; do sleep 100; done", "exec sleep 100", "exec 0<&-; sleep 100", "trap '' INT; sleep 100; sleep 100"]
+    "command",
+    [
+        "trap 'echo trapped' INT; while :; do sleep 100; done",
+        "exec sleep 100",
+        "exec 0<&-; sleep 100",
+        "trap '' INT; sleep 100; sleep 100",
+    ],
 )
 def test_b5_also_where_the_shell_itself_resists(workspace: Workspace, command: str) -> None:
     workspace.run("cd /tmp; export given=2")
@@ -360,7 +369,9 @@ def test_b6_read_finds_the_end(workspace: Workspace) -> None:
         ("echo a\r", "a\r\n", 0),
     ],
 )
-def test_b10_a_command_is_taken_as_it_is(workspace: Workspace, command: str, output: str | None, code: int | None) -> None:
+def test_b10_a_command_is_taken_as_it_is(
+    workspace: Workspace, command: str, output: str | None, code: int | None
+) -> None:
     workspace.run("plain=1")
     result = workspace.run(command, timeout=30)
     assert result.exit_reason is ExitReason.EXITED
@@ -406,7 +417,7 @@ def test_b10_the_session_survives_the_removal_of_what_it_stands_on(workspace: Wo
     assert python(workspace, "1 + 1", timeout=30).output == "2\n"
 
 
-BODY = "it's \"quoted\" `tick` $HOME ${x} $(date) \\ \\n \\\\ ! # % & | ; < > * ? [a] {b,c} ~ \t EOF EO\nEOF2 ' \" ` \\"
+BODY = 'it\'s "quoted" `tick` $HOME ${x} $(date) \\ \\n \\\\ ! # % & | ; < > * ? [a] {b,c} ~ \t EOF EO\nEOF2 \' " ` \\'
 
 
 def test_b13_a_heredoc_keeps_every_byte(workspace: Workspace) -> None:
@@ -422,7 +433,7 @@ def test_b13_any_body_in_any_tool(workspace: Workspace, seed: int) -> None:
     assert workspace.run(f"cat > f <<'{delimiter}'\n{body}\n{delimiter}").ok
     assert workspace.read_file("/work/f").decode() == body + "\n"
     assert execute(workspace, "printf", "%s", body).stdout.decode() == body
-    assert execute(workspace, "bash", "-c", "printf %s \"$V\"", env={"V": body}).stdout.decode() == body
+    assert execute(workspace, "bash", "-c", 'printf %s "$V"', env={"V": body}).stdout.decode() == body
     assert python(workspace, f"x = {body!r}\nprint(x, end='')").stdout.decode() == body
     assert workspace.run("printf %s '" + body.replace("'", "'\\''") + "'").stdout.decode() == body
 
@@ -432,7 +443,13 @@ def test_b13_any_body_in_any_tool(workspace: Workspace, seed: int) -> None:
 
 @pytest.mark.parametrize(
     "removal",
-    ["rm -rf /work/d", "rm -rf ../d", "rmdir ../d", "mv /work/d /work/e && rm -rf /work/e", "python3 -c 'import shutil; shutil.rmtree(\"/work/d\")'"],
+    [
+        "rm -rf /work/d",
+        "rm -rf ../d",
+        "rmdir ../d",
+        "mv /work/d /work/e && rm -rf /work/e",
+        "python3 -c 'import shutil; shutil.rmtree(\"/work/d\")'",
+    ],
 )
 def test_b16_a_removed_directory_is_left_with_a_notice(workspace: Workspace, removal: str) -> None:
     workspace.run("mkdir -p d && cd d; plain=1")

@@ -28,13 +28,13 @@ class Node:
     def __init__(self, number: int, chance: random.Random) -> None:
         self.number = number
         self.chance = chance
-        self.children: "list[tuple[int, int, int]]" = []
-        self.kept: "list[object]" = []
-        self.maps: "list[mmap.mmap]" = []
-        self.files: "list[int]" = []
-        self.events: "list[int]" = []
-        self.pipes: "list[tuple[int, int, int]]" = []
-        self.pairs: "list[tuple[socket.socket, socket.socket]]" = []
+        self.children: list[tuple[int, int, int]] = []
+        self.kept: list[object] = []
+        self.maps: list[mmap.mmap] = []
+        self.files: list[int] = []
+        self.events: list[int] = []
+        self.pipes: list[tuple[int, int, int]] = []
+        self.pairs: list[tuple[socket.socket, socket.socket]] = []
 
     def take_state(self) -> None:
         for _ in range(self.chance.randint(0, 8)):

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from native import play
 
 from bunshin_gym import ForkError, ToolCall, UnsupportedResource, Workspace, WorkspaceError, WorkspaceSpec
+from native import play
 
 pytestmark = [pytest.mark.engine("native")]
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from native import play
 
 from bunshin_gym import UnsupportedResource, Workspace, WorkspaceError, WorkspaceSpec
+from native import play
 
 pytestmark = [pytest.mark.engine("native"), pytest.mark.needs("gcc")]
 
@@ -32,8 +32,6 @@ SPECS: dict[str, dict[str, Any]] = {
 # Known to fail, and why. The tests are strict: one that passes must be taken off this list.
 KNOWN_FAILURES: dict[str, str] = {
     "credentials": "a process that changed its user can be looked at (dumpable) after a fork",
-    "futex_with_timeout": "FUTEX_WAIT with a relative timeout starts its whole time anew",
-    "locked_memory": "locks on memory are not captured",
     "madvise_flags": "advice on memory is not captured",
     "memory_shared_by_clone": "processes that share one address space get one each",
     "pty_half_line": "half a line typed into a terminal is lost",

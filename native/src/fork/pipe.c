@@ -73,8 +73,12 @@ struct bunshin_error *pipe_capture(struct capture *capture, const struct holder 
     int32_t count = CAPTURE_COUNT(capture, TABLE_PIPE, struct image_pipe);
     for (int32_t i = 0; i < count; i++)
         if (CAPTURE_AT(capture, TABLE_PIPE, struct image_pipe, i)->inode == inode) {
+            struct image_pipe *known = CAPTURE_AT(capture, TABLE_PIPE, struct image_pipe, i);
             ret->object = i;
-            return NULL;
+            if (known->packets || !(ret->flags & O_DIRECT))
+                return NULL;
+            known->packets = 1; /* only the end that writes shows it: looked at anew, with borders */
+            return peek(capture, holder->copy, known);
         }
     struct image_pipe record = {.inode = inode, .capacity = fcntl(holder->copy, F_GETPIPE_SZ), .packets = (ret->flags & O_DIRECT) != 0};
     struct stat named;

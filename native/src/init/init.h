@@ -35,7 +35,7 @@ struct settings {
     uint64_t memory_poll;   /* bytes, 0: no polling */
     uint64_t pids_poll;
     uint64_t disk_limit;
-    uint64_t file_size_limit;
+    uint64_t file_size_limit; /* 0: none */
     bool network_host;
     bool layers_as_one_string; /* enum without, WITHOUT_OVERLAY_ONE_BY_ONE */
     uint32_t generation;    /* forks since the fresh workspace */

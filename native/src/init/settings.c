@@ -286,6 +286,8 @@ static struct bunshin_error *do_record(const struct records *record, struct sett
     if (takes(record, "rlimit", 2)) {
         struct rlimit limit = {strtoull(word[2], NULL, 10), strtoull(word[2], NULL, 10)}, now;
         int which = atoi(word[1]);
+        if (which == RLIMIT_FSIZE) /* for tools alone: what pid 1 writes are messages and page stores */
+            return settings->file_size_limit = limit.rlim_cur, NULL;
         if (getrlimit((__rlimit_resource_t)which, &now) == 0 && now.rlim_max < limit.rlim_max)
             limit.rlim_cur = limit.rlim_max = now.rlim_max;
         return setrlimit((__rlimit_resource_t)which, &limit) ? bunshin_error_os("cannot set resource limit %s", word[1]) : NULL;

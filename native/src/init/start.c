@@ -71,6 +71,12 @@ static void child(struct init *init, const struct start *start, int report) {
     sigemptyset(&none);
     for (int i = 1; i < 65; i++)
         signal(i, SIG_DFL);
+    struct rlimit size = {init->settings.file_size_limit, init->settings.file_size_limit};
+    if (size.rlim_max) {
+        signal(SIGXFSZ, SIG_IGN); /* a write then fails with a reason, instead of a death without a word */
+        if (setrlimit(RLIMIT_FSIZE, &size) != 0)
+            goto fail;
+    }
     sigprocmask(SIG_SETMASK, &none, NULL);
     prctl(PR_SET_PDEATHSIG, 0);
     setpriority(PRIO_PROCESS, 0, 0);

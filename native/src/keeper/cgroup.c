@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/buffer.h"
+#include "common/procfs.h"
 #include "keeper/keeper.h"
 
 static bool write_text(const char *path, const char *text) {
@@ -69,6 +71,33 @@ static bool own_group(const char *controller, char *ret, size_t size, int *ret_v
     if (file)
         fclose(file);
     return found;
+}
+
+static bool lives(pid_t pid) {
+    char name[16];
+    struct process_stat stat = {0};
+    int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    snprintf(name, sizeof name, "%d", pid);
+    bool found = proc < 0 || procfs_stat(proc, name, &stat);
+    if (proc >= 0)
+        close(proc);
+    return found && stat.state != 'Z';
+}
+
+/* What a keeper that was itself killed left behind. A group that still holds somebody cannot be removed. */
+void cgroup_remove_stale(void) {
+    static const char *const controllers[] = {"memory", "pids"};
+    for (size_t i = 0; i < sizeof controllers / sizeof *controllers; i++) {
+        char path[1200];
+        int version, owner;
+        long long id;
+        DIR *group = own_group(controllers[i], path, sizeof path, &version) ? opendir(path) : NULL;
+        for (struct dirent *entry; group && (entry = readdir(group));)
+            if (sscanf(entry->d_name, "bunshin-%d-%lld", &owner, &id) == 2 && !lives(owner))
+                (void)unlinkat(dirfd(group), entry->d_name, AT_REMOVEDIR);
+        if (group)
+            closedir(group);
+    }
 }
 
 const char *cgroup_support(const char *controller) {

@@ -217,6 +217,7 @@ int keeper_main(int socket, pid_t owner, const char *state_path) {
     int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (lock >= 0)
         (void)flock(lock, LOCK_EX | LOCK_NB);
+    cgroup_remove_stale();
     int owner_fd = (int)syscall(SYS_pidfd_open, owner, 0);
     sigset_t signals;
     sigemptyset(&signals);

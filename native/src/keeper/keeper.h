@@ -26,6 +26,7 @@ struct cgroup_set {
 struct bunshin_error *cgroup_create(const char *name, const char *memory, const char *pids, struct cgroup_set *ret) MUST_CHECK;
 bool cgroup_add(const struct cgroup_set *set, pid_t pid);
 void cgroup_destroy(struct cgroup_set *set);
+void cgroup_remove_stale(void);
 /* "v2", "v1" or "none" for a controller, found by trying. */
 const char *cgroup_support(const char *controller);
 
