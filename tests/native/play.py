@@ -39,9 +39,8 @@ class Victim:
 
 
 def all_victims() -> list[Victim]:
-    return [
-        Victim(path.stem, path) for path in sorted(FOLDER.glob("*.[cp]*")) if path.suffix in (".c", ".py") and path.name not in HELPERS
-    ]  # fmt: skip
+    sources = (path for path in sorted(FOLDER.iterdir()) if path.suffix in (".c", ".py"))
+    return [Victim(path.stem, path) for path in sources if path.name not in HELPERS]
 
 
 @functools.cache
@@ -72,7 +71,8 @@ def start(workspace: Workspace, victim: Victim) -> str:
         workspace.write_file(f"{STAGE}/bin/victim.py", (FOLDER / "victim.py").read_bytes())
         argv = f"/usr/bin/python3 {path}"
     script = (
-        f"mkdir -p {place} && chmod 777 {place} && export VICTIM={place} TMPDIR=/tmp PYTHONDONTWRITEBYTECODE=1 && cd {place} && "
+        f"mkdir -p {place} && chmod 777 {place} && cd {place} && "
+        f"export VICTIM={place} TMPDIR=/tmp PYTHONDONTWRITEBYTECODE=1 && "
         f"{{ exec {argv} </dev/null >{place}/output 2>&1 & }}"
     )
     result = workspace.call(ToolCall("exec", {"argv": ["bash", "-c", script]}), 30)

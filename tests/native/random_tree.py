@@ -111,9 +111,10 @@ class Node:
         """What is to be equal in every fork. Looking changes nothing."""
         lines = [
             f"pid {os.getpid()} parent {os.getppid()} group {os.getpgid(0)} session {os.getsid(0)}",
-            f"cwd {os.getcwd()} nice {os.getpriority(os.PRIO_PROCESS, 0)} limit {resource.getrlimit(resource.RLIMIT_NOFILE)}",
+            f"cwd {os.getcwd()} nice {os.getpriority(os.PRIO_PROCESS, 0)}",
+            f"limit {resource.getrlimit(resource.RLIMIT_NOFILE)} threads {sorted(map(int, os.listdir('/proc/self/task')))}",
             f"blocked {sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, [])))}",
-            f"pending {sorted(map(int, signal.sigpending()))} threads {sorted(map(int, os.listdir('/proc/self/task')))}",
+            f"pending {sorted(map(int, signal.sigpending()))}",
         ]
         with open("/proc/self/status") as status:
             lines += [line.rstrip() for line in status if line.split(":")[0] in ("Name", "Umask", "SigIgn", "SigCgt")]

@@ -23,7 +23,8 @@ assert all(libc.syscall(223, timer, 0, setting, None) == 0 for timer in ids[3:])
 """
 ASK = """
 left = [ctypes.create_string_buffer(32) for _ in ids[3:]]
-[libc.syscall(224, timer, buffer) for timer, buffer in zip(ids[3:], left)], [900 < struct.unpack("qqqq", b.raw)[2] <= 1000 for b in left]
+answers = [libc.syscall(224, timer, buffer) for timer, buffer in zip(ids[3:], left)]
+answers, [900 < struct.unpack("qqqq", buffer.raw)[2] <= 1000 for buffer in left]
 """
 
 

@@ -1,5 +1,7 @@
-"""Files across many seals: a workspace that is sealed after every step, until its layers are merged, holds what its twin
-holds that was never sealed."""
+"""Files across many seals.
+
+A workspace that is sealed after every step, until its layers are merged, holds what its twin holds that never was.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each victim is forked while it waits, and its forks again: source, children, and later generations all check themselves.
+"""Each victim is forked while it waits, and its forks again: source, children and grandchildren all check themselves.
 
 A victim is a small program in three acts (see victims/victim.h), named by the one behaviour it is about.
 """
@@ -31,25 +31,22 @@ SPECS: dict[str, dict[str, Any]] = {
 
 # Known to fail, and why. The tests are strict: one that passes must be taken off this list.
 KNOWN_FAILURES: dict[str, str] = {
-    "credentials": "a process that changed its user can be looked at (dumpable) after a fork",
     "madvise_flags": "advice on memory is not captured",
-    "memory_shared_by_clone": "processes that share one address space get one each",
-    "pty_half_line": "half a line typed into a terminal is lost",
-    "pipe_of_packets": "a pipe in packet mode loses the borders of what waits in it",
     "stacks_that_grow": "only the main stack grows downwards after a fork",
     "unix_peer_credentials": "the other side of a connection seems to be pid 1",
-    "vfork_in_progress": "a parent suspended by vfork cannot be stopped",
 }
-KNOWN_FAILURES_OF_ORDINARY_USERS: dict[str, str] = {}
+# Of root alone: an ordinary user's workspace has one user.
+KNOWN_FAILURES_OF_ROOT: dict[str, str] = {
+    "credentials": "a process that changed its user can be looked at (dumpable) after a fork",
+}
 
 # Refused by name, for now: the words that the refusal must hold.
 REFUSED: dict[str, str] = {
     "executable_replaced": "an executable that was deleted",
     "inotify_watch": "an inotify instance",
+    "memory_shared_by_clone": "memory in common with pid",
     "main_thread_ended": "a main thread that has ended while others run",
     "proc_files_open": "an open file of a process, /proc/",
-    "pty_line_typed_ahead": "typed input not read yet",
-    "pty_output_unread": "output not read yet",
     "renamed_open_file": "a file whose name was deleted but which has another",
     "seccomp_filter_of_its_own": "a seccomp filter of its own",
     "session_leader_gone": "under a subreaper of another session",
@@ -59,17 +56,13 @@ REFUSED: dict[str, str] = {
     "udp_datagrams_queued": "a UDP socket with datagrams not read yet",
     "unix_descriptors_in_flight": "a unix socket with descriptors in its queue",
     "unix_pending_connection": "a unix listener with 1 connections not accepted yet",
+    "vfork_in_progress": "a child in vfork",
 }
 
-# Refused for the whole workspace: no one process holds it.
-OF_THE_WORKSPACE = {"sysv_shared_memory"}
-
-# Known failures that are not even tried: each would stall for half a minute.
-NOT_TRIED = {"vfork_in_progress"}
 
 
 def known_failure(name: str) -> str:
-    more = KNOWN_FAILURES_OF_ORDINARY_USERS if os.geteuid() != 0 else {}
+    more = KNOWN_FAILURES_OF_ROOT if os.geteuid() == 0 else {}
     return KNOWN_FAILURES.get(name, "") or more.get(name, "")
 
 
@@ -79,7 +72,7 @@ def cases(kept: bool) -> list[Any]:
         if (victim.name not in REFUSED) != kept:
             continue
         reason = known_failure(victim.name)
-        marks = [pytest.mark.xfail(reason=reason, strict=True, run=victim.name not in NOT_TRIED)] if reason else []
+        marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
         chosen.append(pytest.param(victim, id=victim.name, marks=marks))
     return chosen
 
@@ -99,10 +92,8 @@ def test_victims_that_nobody_forks_are_well(group: list[play.Victim]) -> None:
     """Else it is the victim that is wrong. Many share a workspace here: they do not know of each other."""
     with stage(group[0]) as workspace:
         places = {victim.name: play.start(workspace, victim) for victim in group}
-        wrong = {}
-        for name, place in places.items():
-            wrong |= {name: word for word in play.verdicts([("source", workspace)], place, 0.0).values()}
-        assert not wrong, "\n".join(f"{name}: {word}" for name, word in wrong.items())
+        words = {name: play.verdicts([("source", workspace)], place, 0.0) for name, place in places.items()}
+        assert not any(words.values()), "\n".join(f"{name}: {word['source']}" for name, word in words.items() if word)
 
 
 @pytest.mark.parametrize("victim", cases(kept=True))
@@ -135,13 +126,13 @@ def test_a_victim_that_cannot_be_forked_is_refused_by_name_and_stays_well(victim
         error = caught.value
         assert REFUSED[victim.name] in str(error), error
         assert error.reason in str(error)
-        assert (error.pid > 1 and error.comm) or victim.name in OF_THE_WORKSPACE
+        assert error.pid > 1 and error.comm
         assert not play.verdicts([("source", source)], place, 0.0)
 
 
 def test_every_name_in_the_tables_is_a_victim() -> None:
     names = {victim.name for victim in VICTIMS}
-    for table in (SPECS, KNOWN_FAILURES, KNOWN_FAILURES_OF_ORDINARY_USERS, REFUSED):
+    for table in (SPECS, KNOWN_FAILURES, KNOWN_FAILURES_OF_ROOT, REFUSED):
         assert set(table) <= names, set(table) - names
 
 

@@ -39,16 +39,86 @@ static int32_t find_pty(struct capture *capture, int index) {
     return IMAGE_NONE;
 }
 
+/*
+ * What waits in a terminal cannot be looked at, only read. So it is read and written back, with everything switched off
+ * that would change it on the way; nobody runs meanwhile. Typed lines are written back in canonical mode, where a half one
+ * stays half.
+ */
+static void settings_without_changes(const struct termios2 *settings, bool canonical, struct termios2 *ret) {
+    *ret = *settings;
+    ret->c_iflag &= ~(tcflag_t)(ICRNL | INLCR | IGNCR | ISTRIP | IXON | IXOFF | IUCLC);
+    ret->c_oflag &= ~(tcflag_t)OPOST;
+    ret->c_lflag &= ~(tcflag_t)(ECHO | ECHONL | ISIG | IEXTEN | ICANON);
+    if (canonical)
+        ret->c_lflag |= settings->c_lflag & ICANON;
+    ret->c_cc[VMIN] = 1;
+    ret->c_cc[VTIME] = 0;
+}
+
+static struct bunshin_error *read_waiting(int fd, struct buffer *ret) {
+    int waiting = 0;
+    while (ioctl(fd, FIONREAD_, &waiting) == 0 && waiting > 0) {
+        size_t offset;
+        TRY(buffer_extend(ret, (size_t)waiting, &offset));
+        ssize_t got = read(fd, ret->data + offset, (size_t)waiting);
+        ret->size = offset + (got > 0 ? (size_t)got : 0);
+        if (got <= 0)
+            break;
+    }
+    return NULL;
+}
+
+/* Puts bytes into the two directions of an empty pair, and leaves it with these settings. */
+static struct bunshin_error *put_queues(int master, int slave, const void *settings, const void *typed, size_t typed_size,
+                                        const void *shown, size_t shown_size) {
+    struct termios2 plain;
+    settings_without_changes(settings, true, &plain);
+    if (ioctl(slave, TCSETS2_, &plain) != 0)
+        return bunshin_error_os("cannot set up a terminal");
+    bool ok = (!typed_size || write(master, typed, typed_size) == (ssize_t)typed_size) &&
+              (!shown_size || write(slave, shown, shown_size) == (ssize_t)shown_size);
+    if (ioctl(slave, TCSETS2_, settings) != 0 || !ok)
+        return bunshin_error_os("cannot put back what waited in a terminal (%zu and %zu bytes)", typed_size, shown_size);
+    return NULL;
+}
+
+static struct bunshin_error *peek_queues(struct capture *capture, int master, struct image_pty *record) {
+    int slave = ioctl(master, TIOCGPTPEER_, O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK), off = 0;
+    if (slave < 0)
+        return NULL; /* its other side cannot be opened: nothing gets through either */
+    int flags = fcntl(master, F_GETFL);
+    struct buffer typed = {0}, shown = {0};
+    struct termios2 plain;
+    settings_without_changes((const void *)record->settings, false, &plain);
+    fcntl(master, F_SETFL, flags | O_NONBLOCK);
+    (void)ioctl(master, TIOCPKT_, &off);
+    struct bunshin_error *error = ioctl(slave, TCSETS2_, &plain) ? bunshin_error_os("cannot look into a terminal") : NULL;
+    if (!error)
+        error = read_waiting(slave, &typed);
+    if (!error)
+        error = read_waiting(master, &shown);
+    struct bunshin_error *put = put_queues(master, slave, record->settings, typed.data, typed.size, shown.data, shown.size);
+    error = error ? (bunshin_error_destroy(put), error) : put;
+    (void)ioctl(master, TIOCPKT_, &record->packet_mode);
+    fcntl(master, F_SETFL, flags);
+    close(slave);
+    if (!error)
+        error = capture_heap(capture, typed.data, typed.size, &record->to_slave);
+    if (!error)
+        error = capture_heap(capture, shown.data, shown.size, &record->to_master);
+    buffer_deinit(&typed);
+    buffer_deinit(&shown);
+    return error;
+}
+
 static struct bunshin_error *capture_master(struct capture *capture, const struct holder *holder, int index, int32_t *ret) {
     struct image_pty record = {.index = index};
-    int waiting = 0;
     if (ioctl(holder->copy, TCGETS2_, record.settings) != 0 || ioctl(holder->copy, TIOCGWINSZ_, record.window) != 0)
         return bunshin_error_os("cannot read the settings of pty %d", index);
     (void)ioctl(holder->copy, TIOCGPTLCK_, &record.locked);
     (void)ioctl(holder->copy, TIOCGPKT_, &record.packet_mode);
-    /* Waiting output cannot be looked at without taking it. pid 1's own terminal shows nothing anybody waits for. */
-    if (holder->process && ioctl(holder->copy, FIONREAD_, &waiting) == 0 && waiting > 0)
-        return capture_refuse(holder, "a pty with %d bytes of output not read yet", waiting);
+    if (holder->process) /* pid 1's own shows nothing that anybody waits for */
+        TRY(peek_queues(capture, holder->copy, &record));
     return capture_add(capture, TABLE_PTY, &record, sizeof record, ret);
 }
 
@@ -67,9 +137,6 @@ struct bunshin_error *pty_capture(struct capture *capture, const struct holder *
         index = holder->process->stat.tty & 0xff;
     } else if (sscanf(holder->link, "/dev/pts/%d", &index) != 1)
         return capture_refuse(holder, "the terminal %.60s", holder->link);
-    int waiting = 0;
-    if (ioctl(holder->copy, FIONREAD_, &waiting) == 0 && waiting > 0)
-        return capture_refuse(holder, "a pty with %d bytes of typed input not read yet", waiting);
     ret->kind = KIND_PTY_SLAVE;
     ret->object = index; /* the index for now: its master may be seen later */
     return NULL;
@@ -122,7 +189,7 @@ static struct bunshin_error *open_pair(const struct image_pty *pty, int *ret_mas
     if (!error && ioctl(master, TIOCSPTLCK_, &unlock) != 0)
         error = bunshin_error_os("cannot unlock pty %d", pty->index);
     int slave = error ? -1 : ioctl(master, TIOCGPTPEER_, O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (!error && (slave < 0 || ioctl(slave, TCSETS2_, pty->settings) != 0 || ioctl(slave, TIOCSWINSZ_, pty->window) != 0 ||
+    if (!error && (slave < 0 || ioctl(slave, TIOCSWINSZ_, pty->window) != 0 ||
                    ioctl(master, TIOCPKT_, &pty->packet_mode) != 0))
         error = bunshin_error_os("cannot set up pty %d", pty->index);
     if (error) {
@@ -145,8 +212,10 @@ struct bunshin_error *pty_rebuild_all(struct rebuild *rebuild) {
     struct image_header *image = rebuild->image;
     for (int32_t p = 0; p < (int32_t)image->table[TABLE_PTY].count; p++) {
         int master, slave;
-        TRY(open_pair(IMAGE_PTY(image, p), &master, &slave));
-        struct bunshin_error *error = NULL;
+        const struct image_pty *pty = IMAGE_PTY(image, p);
+        TRY(open_pair(pty, &master, &slave));
+        struct bunshin_error *error = put_queues(master, slave, pty->settings, IMAGE_HEAP(image, pty->to_slave), pty->to_slave.size,
+                                                 IMAGE_HEAP(image, pty->to_master), pty->to_master.size);
         for (int32_t i = 0; !error && i < (int32_t)image->table[TABLE_DESCRIPTION].count; i++) {
             const struct image_description *record = IMAGE_DESCRIPTION(image, i);
             if (record->object != p || (record->kind != KIND_PTY_MASTER && record->kind != KIND_PTY_SLAVE))

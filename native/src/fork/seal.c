@@ -112,8 +112,14 @@ static struct bunshin_error *refuse_ipc(struct capture *capture) {
         if (!procfs_read(capture->init->proc, kinds[i][0], &text))
             continue;
         const char *second = strchr((const char *)text.data, '\n');
-        if (second && second[1])
-            error = bunshin_error_new(BUNSHIN_ERROR_UNSUPPORTED, 0, "cannot fork: the workspace holds %s (%.60s)", kinds[i][1], second + 1);
+        int id = 0, creator = 0;
+        if (!second || !second[1])
+            continue;
+        /* key, id, mode, then size and creator for memory; who made semaphores and queues is not shown. */
+        (void)sscanf(second + 1, i == 0 ? "%*d %d %*o %*u %d" : "%*d %d", &id, &creator);
+        const struct frozen_process *process = creator > 0 ? freeze_find(capture->frozen, creator) : NULL;
+        error = process ? bunshin_error_unsupported(creator, process->stat.comm, -1, "%s (id %d)", kinds[i][1], id)
+                        : bunshin_error_new(BUNSHIN_ERROR_UNSUPPORTED, 0, "cannot fork: the workspace holds %s (id %d)", kinds[i][1], id);
     }
     buffer_deinit(&text);
     return error;

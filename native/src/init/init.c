@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -38,6 +39,9 @@ void init_reap(struct init *init) {
             return;
         if (WIFEXITED(status) || WIFSIGNALED(status))
             call_child_exited(init, pid, status);
+        else if (WIFSTOPPED(status))
+            /* A thread that could not be stopped in time when a seal was given up, and has stopped now: it may go on. */
+            (void)ptrace(PTRACE_DETACH, pid, 0, 0);
     }
 }
 

@@ -14,7 +14,7 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 async def main() -> None:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    unix = await asyncio.start_unix_server(serve, "/tmp/victim-asyncio")
+    unix_server = await asyncio.start_unix_server(serve, "/tmp/victim-asyncio")
     child = await asyncio.create_subprocess_exec("cat", stdin=-1, stdout=-1)
     assert child.stdin and child.stdout
     ticks = 0
@@ -44,6 +44,7 @@ async def main() -> None:
         await asyncio.sleep(0.01)
     (HERE / "made").write_text(await asyncio.to_thread(lambda: "in a thread"))
     ticker.cancel()
+    expect(unix_server.is_serving(), "the unix server has stopped")
     ok()
 
 

@@ -19,14 +19,14 @@ generator.send(41)
 random.seed(5)
 random.random()
 state = random.getstate()
-text = open(HERE / "text", "w+")
+text = open(HERE / "text", "w+")  # noqa: SIM115
 text.write("buffered, not written")
-nameless = tempfile.TemporaryFile()
+nameless = tempfile.TemporaryFile()  # noqa: SIM115
 nameless.write(b"x" * 100000)
 nameless.seek(50000)
 with open(HERE / "lines", "w") as lines_out:
     lines_out.writelines(f"line {n}\n" for n in range(10000))
-lines = open(HERE / "lines")
+lines = open(HERE / "lines")  # noqa: SIM115
 for _ in range(5000):
     next(lines)
 try:

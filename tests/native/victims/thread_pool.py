@@ -31,7 +31,7 @@ ready()
 go()
 expect(threading.active_count() >= 6, f"{threading.active_count()} threads")
 gate.set()
-for n in range(4):
+for _ in range(4):
     jobs.put(100)
 expect(sorted(future.result(20) for future in futures) == [100, 101, 104, 109], "results")
 expect(pool.submit(sum, [1, 2, 3]).result(20) == 6, "another job")
