@@ -60,7 +60,6 @@ class NativeEngine:
         with self._lock:
             if self._context is None or self._owner != os.getpid():
                 parent = state_parent()
-                _remove_stale(parent)
                 self._state = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
                 self._state.chmod(0o755)
                 for name in ("layers", "root"):
@@ -70,6 +69,7 @@ class NativeEngine:
                 except NativeFailure as failure:
                     shutil.rmtree(self._state, ignore_errors=True)
                     raise EngineUnavailable(f"cannot run workspaces here: {failure.message}") from failure
+                _remove_stale(parent, self._context)
                 self._layers = LayerPool(self._context, self._state / "layers")
                 self._owner = os.getpid()
                 atexit.register(self.shutdown)
@@ -160,14 +160,17 @@ class NativeEngine:
             upper.drop()
 
 
-def _remove_stale(parent: Path) -> None:
-    """Remove what a keeper that was itself killed left behind: state directories of ours that nobody has locked."""
+def _remove_stale(parent: Path, context: Context) -> None:
+    """Remove what a keeper that was itself killed left behind: state directories of ours that nobody has locked.
+
+    The new keeper does it: an overlay's work directory has no permissions, and files may belong to mapped users.
+    """
     for path in parent.glob(f"{_PREFIX}*"):
         try:
             if path.stat().st_uid != os.geteuid():
                 continue
             with open(path / "lock") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
-        except OSError:
+                context.remove(str(path))
+        except (OSError, NativeFailure):
             continue  # in use, or just being made

@@ -384,7 +384,8 @@ def test_d11_a_command_or_argument_as_large_as_that(workspace: Workspace) -> Non
     [
         " ", "  two  spaces ", "new\nline", "tab\t", "'", '"', "`id`", "$HOME", "$(id)", "-rf", "--", "*", "?", "[a]", "\\",
         "a\\nb",
-        "ünïcode", "☃", "e\u0301", "x" * 255, ".hidden", "...", "a;b", "a&b", "a|b", "~", "#", "!", "\x01", "\x7f",
+        "ünïcode", "☃", "e\u0301", "x" * 255, ".hidden", "...", "a;b", "a&b", "a|b", "~", "#", "!",
+        "\x01", "\x7f",
         "bad\udcff\udcfename",
         "a/b/c/d/e", "deep/" * 100 + "f", "COM1", "con:", "a%00b", "{a,b}", "(deleted)",
     ],

@@ -112,7 +112,8 @@ class Node:
         lines = [
             f"pid {os.getpid()} parent {os.getppid()} group {os.getpgid(0)} session {os.getsid(0)}",
             f"cwd {os.getcwd()} nice {os.getpriority(os.PRIO_PROCESS, 0)}",
-            f"limit {resource.getrlimit(resource.RLIMIT_NOFILE)} threads {sorted(map(int, os.listdir('/proc/self/task')))}",
+            f"limit {resource.getrlimit(resource.RLIMIT_NOFILE)}",
+            f"threads {sorted(map(int, os.listdir('/proc/self/task')))}",
             f"blocked {sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, [])))}",
             f"pending {sorted(map(int, signal.sigpending()))}",
         ]

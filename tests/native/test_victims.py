@@ -60,7 +60,6 @@ REFUSED: dict[str, str] = {
 }
 
 
-
 def known_failure(name: str) -> str:
     more = KNOWN_FAILURES_OF_ROOT if os.geteuid() == 0 else {}
     return KNOWN_FAILURES.get(name, "") or more.get(name, "")

@@ -252,7 +252,10 @@ void session_exited(struct init *init, struct session *session, int status) {
     call->exit_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     if (call->reason_override < 0)
         call->reason_override = BUNSHIN_SHELL_EXITED;
-    snprintf(call->notice, sizeof call->notice, "the %s %s; a fresh one has the same directory%s", name,
+    if (call->reason_override < 0 || call->reason_override == BUNSHIN_TIMEOUT || call->reason_override == BUNSHIN_SHELL_EXITED)
+        call->notice[0] = '\0'; /* it says that the session is kept */
+    size_t used = strlen(call->notice);
+    snprintf(call->notice + used, sizeof call->notice - used, "%sthe %s %s; a fresh one has the same directory%s", used ? "; " : "", name,
              WIFSIGNALED(status) ? "was killed" : "exited",
              session->kind == CALL_SHELL ? " and exported variables" : ", without the old one's state");
     call_finish(init, call);
