@@ -382,8 +382,8 @@ def test_d11_a_command_or_argument_as_large_as_that(workspace: Workspace) -> Non
 @pytest.mark.parametrize(
     "name",
     [
-        " ", "  two  spaces ", "new\nline", "tab\t", "'", '"', "`id`", "$HOME", "$(id)", "-rf", "--", "*", "?", "[a]", "\\",
-        "a\\nb",
+        " ", "  two  spaces ", "new\nline", "tab\t", "'", '"', "`id`", "$HOME", "$(id)", "-rf", "--", "*", "?", "[a]",
+        "\\", "a\\nb",
         "ünïcode", "☃", "e\u0301", "x" * 255, ".hidden", "...", "a;b", "a&b", "a|b", "~", "#", "!",
         "\x01", "\x7f",
         "bad\udcff\udcfename",

@@ -144,6 +144,7 @@ ORDINARY_ID = 65534
 
 
 @pytest.mark.needs("root", "setpriv")
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_same_as_an_ordinary_user() -> None:
     """The suite again, in a copy of the tree that the user can read, with a state directory of his own."""
