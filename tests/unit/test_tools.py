@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import json
 from dataclasses import FrozenInstanceError
 
@@ -115,7 +116,23 @@ def test_a_result_cannot_be_changed() -> None:
 def test_clipping_keeps_head_and_tail(data: bytes, limit: int) -> None:
     kept, cut = clip(data, limit)
     assert cut == (len(data) > limit)
-    assert kept.startswith(data[: limit // 2])
-    assert kept.endswith(data[len(data) - limit // 2 :] if data else b"")
-    if cut:
-        assert str(len(data) - limit).encode() in kept
+    if not cut:
+        assert kept == data
+        return
+    marker = re.search(rb"\n\[\.\.\. (\d+) bytes left out \.\.\.\]\n", kept)
+    assert marker
+    head, tail = kept[: marker.start()], kept[marker.end() :]
+    assert data.startswith(head) and data.endswith(tail)
+    assert int(marker[1]) == len(data) - len(head) - len(tail)
+    # All of the limit is used, but for what a character at the cut takes.
+    assert limit - 6 <= len(head) + len(tail) <= limit
+
+
+@given(st.text(max_size=400), st.integers(2, 100))
+def test_clipping_cuts_no_character_in_two(text: str, limit: int) -> None:
+    kept, _ = clip(text.encode("utf-8", "surrogatepass"), limit)
+    assert (
+        "\ufffd" not in kept.decode("utf-8", "replace")
+        or "\ufffd" in text
+        or any("\ud800" <= c <= "\udfff" for c in text)
+    )
