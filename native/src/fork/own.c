@@ -84,6 +84,7 @@ static struct bunshin_error *rebuild_call(struct rebuild *rebuild, const struct 
     call->kind = (enum call_kind)record->kind;
     call->state = (enum call_state)record->state;
     call->reply = -1; /* who asked waits at the source */
+    call->writer[0] = call->writer[1] = -1;
     call->pid = record->pid;
     call->mark = record->mark;
     call->exit_status = record->exit_status;

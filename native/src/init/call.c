@@ -31,6 +31,14 @@ static void close_stream(struct call *call, enum stream stream) {
     call->stream[stream] = -1;
 }
 
+static void close_writers(struct call *call) {
+    for (int stream = STREAM_STDOUT; stream <= STREAM_STDERR; stream++) {
+        if (call->writer[stream] >= 0)
+            close(call->writer[stream]);
+        call->writer[stream] = -1;
+    }
+}
+
 static void call_destroy(struct init *init, struct call *call) {
     for (struct call **at = &init->calls; *at; at = &(*at)->next)
         if (*at == call) {
@@ -39,6 +47,7 @@ static void call_destroy(struct init *init, struct call *call) {
         }
     for (int stream = 0; stream < STREAM_COUNT; stream++)
         close_stream(call, (enum stream)stream);
+    close_writers(call);
     if (call->silent_stdin >= 0)
         close(call->silent_stdin);
     if (call->reply >= 0)
@@ -75,8 +84,11 @@ static struct bunshin_error *store(struct call *call, enum stream stream, const 
     return output_write(&call->part[stream], data, size);
 }
 
-/* Reads what is there. *ret_end is set when the last writer has gone. */
-static struct bunshin_error *pump(struct call *call, enum stream stream, size_t most, bool *ret_end) {
+/*
+ * Reads what is there. *ret_end is set when the last writer has gone. Unless `all`, one short read is enough: what comes
+ * after it may have been written after something on the other stream, which then has its turn first.
+ */
+static struct bunshin_error *pump(struct call *call, enum stream stream, size_t most, bool all, bool *ret_end) {
     static char chunk[1 << 16];
     *ret_end = false;
     while (call->stream[stream] >= 0 && most) {
@@ -91,6 +103,8 @@ static struct bunshin_error *pump(struct call *call, enum stream stream, size_t 
         }
         most -= (size_t)got;
         TRY(store(call, stream, chunk, (size_t)got));
+        if (!all && (size_t)got < sizeof chunk)
+            break;
     }
     return NULL;
 }
@@ -99,7 +113,7 @@ struct bunshin_error *call_drain(struct init *init, struct call *call) {
     (void)init;
     bool end;
     for (int stream = 0; stream < STREAM_COUNT; stream++)
-        TRY(pump(call, (enum stream)stream, (size_t)1 << 20, &end));
+        TRY(pump(call, (enum stream)stream, (size_t)1 << 20, true, &end));
     return NULL;
 }
 
@@ -161,6 +175,7 @@ void call_finish(struct init *init, struct call *call) {
         return;
     call->state = CALL_DONE;
     close_stream(call, STREAM_STATUS);
+    close_writers(call);
     unlink_names(call);
     if (call->silent_stdin >= 0)
         close(call->silent_stdin);
@@ -349,7 +364,7 @@ void call_start(struct init *init, struct wire *request) {
         call->id = ++init->next_call;
         call->kind = order.kind;
         call->reply = -1;
-        call->silent_stdin = -1;
+        call->silent_stdin = call->writer[0] = call->writer[1] = -1;
         call->reason_override = -1;
         call->merged = order.merged;
         for (int stream = 0; stream < STREAM_COUNT; stream++)
@@ -399,7 +414,7 @@ out:
 
 void call_readable(struct init *init, struct call *call, enum stream stream) {
     bool end = false;
-    bunshin_error_destroy(pump(call, stream, (size_t)4 << 20, &end));
+    bunshin_error_destroy(pump(call, stream, (size_t)1 << 18, false, &end));
     if (!end)
         return;
     if (stream == STREAM_STATUS) {

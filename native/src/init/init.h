@@ -70,6 +70,7 @@ struct call {
     enum call_state state;
     int reply;            /* the requester, -1 after the answer and in forks */
     int stream[STREAM_COUNT]; /* read ends, -1 when closed */
+    int writer[2];        /* our own write ends of a session's FIFOs while the call runs, or -1; see session.c */
     int silent_stdin;     /* write end of an open silent pipe, or -1 */
     pid_t pid;            /* CALL_EXEC: the process */
     pid_t mark;           /* newest pid when the call began */

@@ -161,8 +161,21 @@ static struct bunshin_error *make_fifo(struct init *init, const struct session *
         return bunshin_error_os("cannot open a FIFO for a call");
     (void)fcntl(fd, F_SETPIPE_SZ, 1 << 18);
     call->stream[stream] = fd;
+    /* The first writer of a FIFO wakes its reader when it opens it, before it has written anything, and epoll would list the
+     * streams in that order. With a writer there already, the order is that of the first bytes. */
+    if (stream <= STREAM_STDERR && (call->writer[stream] = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0)
+        return bunshin_error_os("cannot open a FIFO for a call");
     init_watch(init, fd);
     return NULL;
+}
+
+/* One FIFO under both names: what goes to either arrives in the order it was written. */
+static struct bunshin_error *share_fifo(const struct session *session) {
+    char from[64], to[64];
+    session_path(session->kind, STREAM_STDOUT, from, sizeof from);
+    session_path(session->kind, STREAM_STDERR, to, sizeof to);
+    unlink(to);
+    return link(from, to) ? bunshin_error_os("cannot make a FIFO for a call") : NULL;
 }
 
 void session_path(enum call_kind kind, enum stream stream, char *ret, size_t size) {
@@ -194,8 +207,7 @@ struct bunshin_error *session_send(struct init *init, struct session *session, s
     session_path(session->kind, STREAM_COUNT, path, sizeof path);
     TRY(write_file(path, text, strlen(text)));
     TRY(make_fifo(init, session, call, STREAM_STDOUT));
-    if (!call->merged || session->kind == CALL_PYTHON)
-        TRY(make_fifo(init, session, call, STREAM_STDERR));
+    TRY(call->merged ? share_fifo(session) : make_fifo(init, session, call, STREAM_STDERR));
     TRY(make_fifo(init, session, call, STREAM_STATUS));
     session->running = call;
     call->pid = session->pid;

@@ -115,8 +115,11 @@ void bunshin_workspace_replace(struct bunshin_workspace *workspace, struct bunsh
     workspace->id = fork->id;
     workspace->report = fork->report;
     pthread_mutex_unlock(&workspace->lock);
-    end(workspace->context, old_socket, old_id);
+    /* Nobody waits for the frozen tree's end: it can do nothing any more, and the keeper sees to it. */
+    struct wire message = {.verb = WIRE_END, .argument = {old_id}};
     close(old_socket);
+    if (workspace->context->socket >= 0)
+        bunshin_error_destroy(wire_send(workspace->context->socket, &message));
     context_drop(fork->context);
     pthread_mutex_destroy(&fork->lock);
     free(old_report);
