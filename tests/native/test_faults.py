@@ -1,0 +1,84 @@
+"""Law 7, step by step: every step of a seal and of a rebuild is made to fail once. The source runs on, unharmed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bunshin_gym import ForkError, ToolCall, Workspace, WorkspaceSpec
+
+HEADER = (Path(__file__).parents[2] / "native" / "src" / "fork" / "blob_args.h").read_text()
+
+
+def steps(enum: str) -> list[tuple[int, str]]:
+    """The names of a C enum that counts up from 1, as the engine's own source has them."""
+    body = re.search(rf"enum {enum} \{{(.*?)\}};", HEADER, re.S)
+    assert body
+    names = re.findall(r"^\s*([A-Z_]+)", re.sub(r"/\*.*?\*/", "", body[1].replace(",", "\n")), re.M)
+    return [(number, name) for number, name in enumerate(names, 1) if not name.endswith("_COUNT")]
+
+
+SEAL = steps("seal_step")
+REBUILD = steps("restorer_step")
+# Only where the tree has such a thing, which this one has not.
+WITHOUT_OCCASION = {"STEP_SCHEDULE", "STEP_LIMIT"}
+
+
+@pytest.fixture
+def source() -> Iterator[Workspace]:
+    """A shell with a job, a python with threads, a timer and a pending signal: something for every step."""
+    with Workspace(WorkspaceSpec()) as workspace:
+        workspace.run("n=5; cd /tmp; echo a > file; sleep 1000 &")
+        code = (
+            "import signal, threading, time\n"
+            "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
+            "signal.signal(signal.SIGUSR1, lambda *_: None)\n"
+            "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
+            "signal.raise_signal(signal.SIGUSR1)\n"
+            "signal.setitimer(signal.ITIMER_REAL, 1000)[0]\n"
+        )
+        workspace.call(ToolCall("python", {"code": code}))
+        yield workspace
+
+
+def assert_well(source: Workspace) -> None:
+    assert source.run("echo $n; cat file; jobs -r | wc -l").output == "5\na\n1\n"
+    seen = source.call(ToolCall("python", {"code": "threading.active_count(), signal.sigpending()"}))
+    assert seen.output == "(2, {<Signals.SIGUSR1: 10>})\n"
+
+
+@pytest.mark.parametrize(("number", "name"), SEAL, ids=[name for _, name in SEAL])
+def test_a_step_of_the_seal_fails(source: Workspace, number: int, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUNSHIN_FAULT", f"seal:{number}")
+    with pytest.raises(ForkError):
+        source.snapshot()
+    assert_well(source)
+    monkeypatch.delenv("BUNSHIN_FAULT")
+    source.snapshot().close()
+    assert_well(source)
+
+
+@pytest.mark.parametrize(("number", "name"), REBUILD, ids=[name for _, name in REBUILD])
+def test_a_step_of_the_rebuild_fails(
+    source: Workspace, number: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a child, and in the fork that the source itself is to go on as."""
+    with source.snapshot() as snapshot:
+        monkeypatch.setenv("BUNSHIN_FAULT", f"rebuild:{number}")
+        (child,) = snapshot.fork(1)
+        if name in WITHOUT_OCCASION:
+            assert isinstance(child, Workspace)
+            child.close()
+            return
+        assert isinstance(child, ForkError), name
+        with pytest.raises(ForkError):
+            source.snapshot()
+        assert_well(source)
+        monkeypatch.delenv("BUNSHIN_FAULT")
+        (child,) = snapshot.fork(1)
+        assert isinstance(child, Workspace)
+        with child:
+            assert_well(child)
