@@ -6,6 +6,7 @@ mount points (the host image has /usr) are read-only, except while an image is b
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -15,7 +16,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Self
@@ -192,30 +193,68 @@ _skeleton_lock = threading.Lock()
 
 
 def _host_mounts(state: Path, shown: tuple[str, ...]) -> tuple[MountPoint, ...]:
-    with _skeleton_lock:
-        skeleton = state / "host"
-        if not skeleton.exists():
-            making = state / "host.making"
-            shutil.rmtree(making, ignore_errors=True)
-            _make_skeleton(making)
-            making.rename(skeleton)
-    for path in shown:
-        (skeleton / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
+    lowers = [str(_skeleton(state))]
+    if shown:  # places for what is exposed, in a layer of their own: the skeleton is shared
+        places = state / f"exposed-{_digest(*shown)[:16]}"
+        for path in shown:
+            (places / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
+        lowers.insert(0, str(places))
     ours = os.geteuid() == 0  # what real root owns cannot be written in the namespace of an ordinary user
-    points = [MountPoint("/", (str(skeleton),)), MountPoint("/usr", ("/usr",), writable=False, buildable=ours)]
+    points = [MountPoint("/", tuple(lowers)), MountPoint("/usr", ("/usr",), writable=False, buildable=ours)]
     if os.path.isdir("/opt") and os.listdir("/opt"):
         points.append(MountPoint("/opt", ("/opt",), writable=False, buildable=ours))
     points += [MountPoint(path, (path,), writable=False, buildable=False) for path in shown]
     return tuple(points)
 
 
+def _skeleton(state: Path) -> Path:
+    """The root of the host image without its mounts. Made once for a state of the machine's /etc, and kept."""
+    with _skeleton_lock:
+        name = f"host-{_digest(*_etc_state())[:32]}"
+        for parent in (cache_directory(), state):
+            skeleton = parent / name
+            if skeleton.is_dir():
+                return skeleton
+            try:
+                parent.mkdir(parents=True, exist_ok=True)
+                making = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=parent))
+                _make_skeleton(making)
+                with contextlib.suppress(OSError):  # somebody else was faster: theirs is the same
+                    making.rename(skeleton)
+                if making.exists():
+                    shutil.rmtree(making, ignore_errors=True)
+                if skeleton.is_dir():
+                    return skeleton
+            except OSError:
+                if parent == state:
+                    raise  # the cache may be out of reach; the state directory is ours
+        raise ImageError(f"cannot prepare the host image below {state}")
+
+
+def _etc_state() -> Iterator[str]:
+    """What the skeleton depends on: every entry that is copied, with its time, size and kind."""
+    yield str(_SKELETON)
+    pending = [Path("/etc", name) for name in (*_ETC, "passwd", "group")] + [Path("/", name) for name in _ROOT_LINKS]
+    while pending:
+        path = pending.pop()
+        try:
+            info = path.lstat()
+            yield f"{path} {info.st_mode} {info.st_size} {info.st_mtime_ns}"
+            if stat.S_ISDIR(info.st_mode):
+                pending += sorted(Path(entry.path) for entry in os.scandir(path))
+        except OSError:
+            continue  # absent, or not ours to see
+
+
+_ROOT_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+
+
 def _make_skeleton(root: Path) -> None:
-    root.mkdir(parents=True)
     root.chmod(0o755)
     for name, mode in _SKELETON:
         (root / name).mkdir()
         (root / name).chmod(mode)
-    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+    for name in _ROOT_LINKS:
         source = Path("/", name)
         if source.is_symlink():
             (root / name).symlink_to(os.readlink(source))

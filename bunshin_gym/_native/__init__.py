@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bunshin_gym._native.handles import Context, NativeFailure, SnapshotHandle, WorkspaceHandle, features
+from bunshin_gym._native.handles import Context, NativeFailure, SnapshotHandle, WorkspaceHandle, features, load
 from bunshin_gym._native.records import encode_records
 
-__all__ = ["Context", "NativeFailure", "SnapshotHandle", "WorkspaceHandle", "encode_records", "features"]
+__all__ = ["Context", "NativeFailure", "SnapshotHandle", "WorkspaceHandle", "encode_records", "features", "load"]

@@ -13,7 +13,7 @@ from functools import cache
 from bunshin_gym._native import library as _library
 from bunshin_gym._native.library import ContextOptions, Result
 
-__all__ = ["CallOutcome", "Context", "NativeFailure", "SnapshotHandle", "WorkspaceHandle", "features"]
+__all__ = ["CallOutcome", "Context", "NativeFailure", "SnapshotHandle", "WorkspaceHandle", "features", "load"]
 
 OS, UNSUPPORTED, FORK, LOST, BUSY, INVALID, TIMEOUT, OWNER = range(1, 9)
 
@@ -46,6 +46,11 @@ class CallOutcome:
 @cache
 def _lib() -> ctypes.CDLL:
     return _library.load()
+
+
+def load() -> None:
+    """Load the library. Raises OSError where it is missing or of another version."""
+    _lib()
 
 
 def _failure(error: int) -> NativeFailure:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from bunshin_gym._native import Context, NativeFailure, features
+from bunshin_gym._native import Context, NativeFailure, features, load
 from bunshin_gym._native import handles as _codes
 from bunshin_gym.engines.native_features import describe
 from bunshin_gym.engines.native_layers import Layer, LayerPool
@@ -41,7 +41,7 @@ class NativeEngine:
 
     def __init__(self) -> None:
         try:
-            self._features = features()
+            load()
         except OSError as error:
             raise EngineUnavailable(str(error)) from error
         self._lock = threading.Lock()
@@ -51,7 +51,7 @@ class NativeEngine:
 
     def features(self) -> dict[str, Any]:
         """What this machine can do. Values are strings, as `bunshin doctor` shows them."""
-        return describe(self._features)
+        return describe(features())
 
     # -- the keeper
 
