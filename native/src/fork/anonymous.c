@@ -50,24 +50,35 @@ static struct bunshin_error *capture_eventfd(struct capture *capture, const stru
 
 static struct bunshin_error *capture_timerfd(struct capture *capture, const struct holder *holder, struct image_description *ret) {
     struct timer_state state = {0};
-    /* Expirations of a periodic timer are counted when somebody asks: ask, then read. */
+    /*
+     * Expirations of a periodic timer are counted when somebody asks: ask, then read. A timer that is due at this moment
+     * shows no time left and no tick yet, just as one that is not set: it gets a moment to fire.
+     */
     struct itimerspec now;
     char path[48];
     struct buffer text = {0};
-    (void)timerfd_gettime(holder->copy, &now);
-    snprintf(path, sizeof path, "%d/fdinfo/%d", holder->process->pid, holder->fd);
-    if (!procfs_read(capture->init->proc, path, &text))
-        return bunshin_error_os("cannot read the state of a timerfd");
-    const char *info = strstr((const char *)text.data, "clockid:");
     long long value[4];
-    unsigned long long ticks;
+    unsigned long long ticks = 0;
     unsigned flags;
-    if (!info || sscanf(info, "clockid: %d ticks: %llu settime flags: 0%o it_value: (%lld, %lld) it_interval: (%lld, %lld)", &state.clock,
-                        &ticks, &flags, &value[0], &value[1], &value[2], &value[3]) != 7) {
-        buffer_deinit(&text);
-        return capture_refuse(holder, "a timerfd whose state cannot be read");
+    snprintf(path, sizeof path, "%d/fdinfo/%d", holder->process->pid, holder->fd);
+    for (int tries = 0; tries < 5; tries++) {
+        (void)timerfd_gettime(holder->copy, &now);
+        if (!procfs_read(capture->init->proc, path, &text))
+            return bunshin_error_os("cannot read the state of a timerfd");
+        const char *info = strstr((const char *)text.data, "clockid:");
+        if (!info || sscanf(info, "clockid: %d ticks: %llu settime flags: 0%o it_value: (%lld, %lld) it_interval: (%lld, %lld)",
+                            &state.clock, &ticks, &flags, &value[0], &value[1], &value[2], &value[3]) != 7) {
+            buffer_deinit(&text);
+            return capture_refuse(holder, "a timerfd whose state cannot be read");
+        }
+        if (ticks || now.it_value.tv_sec || now.it_value.tv_nsec)
+            break;
+        usleep(200);
     }
     buffer_deinit(&text);
+    /* Periodic, and due again at once: as good as one nanosecond from now. */
+    if (!now.it_value.tv_sec && !now.it_value.tv_nsec && ticks && (now.it_interval.tv_sec || now.it_interval.tv_nsec))
+        now.it_value.tv_nsec = 1;
     state.ticks = ticks;
     state.flags = (int32_t)flags;
     state.value[0] = now.it_value.tv_sec;

@@ -56,13 +56,33 @@ static struct bunshin_error *do_bind(const char *source, const char *target, con
     return NULL;
 }
 
+/* All layers in one string, as before Linux 6.8: a page bounds it, and with it the depth. */
+static struct bunshin_error *overlay_in_one_string(const struct records *record) {
+    struct buffer options = {0};
+    struct bunshin_error *error = buffer_printf(&options, "userxattr,lowerdir=");
+    for (uint32_t i = 4; !error && i < record->count; i++)
+        error = buffer_printf(&options, "%s%s", i > 4 ? ":" : "", record->string[i]);
+    if (!error && *record->string[2])
+        error = buffer_printf(&options, ",upperdir=%s,workdir=%s,volatile", record->string[2], record->string[3]);
+    if (!error)
+        error = buffer_append(&options, "", 1);
+    if (!error && options.size > 4096)
+        error = bunshin_error_new(BUNSHIN_ERROR_OS, E2BIG, "cannot mount an overlay on %s: %u layers do not fit one page", record->string[1],
+                                  record->count - 4);
+    if (!error)
+        error = mount_at("overlay", record->string[1], "overlay", MS_NODEV | MS_NOSUID, (const char *)options.data);
+    buffer_deinit(&options);
+    return error;
+}
+
 /* overlay TARGET UPPER WORK LOWER…: top layer first. The layers are given one by one, so that no page bounds the depth. */
 static struct bunshin_error *do_overlay(const struct records *record, bool as_one_string) {
     const char *target = record->string[1], *upper = record->string[2], *work = record->string[3];
-    int context = (int)syscall(SYS_fsopen, "overlay", 1 /* FSOPEN_CLOEXEC */);
+    for (uint32_t i = 2; i < record->count; i++)
+        as_one_string |= strlen(record->string[i]) > 255; /* longer ones fsconfig does not take */
+    int context = as_one_string ? -1 : (int)syscall(SYS_fsopen, "overlay", 1 /* FSOPEN_CLOEXEC */);
     if (context < 0)
-        return bunshin_error_os("cannot open an overlay for %s", target);
-    struct bunshin_error *error = NULL;
+        return overlay_in_one_string(record);
     const char *step = "userxattr";
     bool ok = syscall(SYS_fsconfig, context, FSCONFIG_SET_FLAG, "userxattr", NULL, 0) == 0;
     if (ok && *upper) {
@@ -74,27 +94,19 @@ static struct bunshin_error *do_overlay(const struct records *record, bool as_on
         if (ok)
             ok = syscall(SYS_fsconfig, context, FSCONFIG_SET_FLAG, "volatile", NULL, 0) == 0;
     }
-    bool one_by_one = ok && !as_one_string;
-    for (uint32_t i = 4; ok && one_by_one && i < record->count; i++) {
+    for (uint32_t i = 4; ok && i < record->count; i++) {
         step = record->string[i];
-        if (syscall(SYS_fsconfig, context, FSCONFIG_SET_STRING, "lowerdir+", record->string[i], 0) != 0) {
-            one_by_one = false; /* before Linux 6.8 the layers are one string */
-            ok = i == 4;
+        if (syscall(SYS_fsconfig, context, FSCONFIG_SET_STRING, "lowerdir+", record->string[i], 0) == 0)
+            continue;
+        if (i > 4)
+            ok = false;
+        else { /* this kernel does not take them one by one */
+            close(context);
+            return overlay_in_one_string(record);
         }
     }
-    if (ok && !one_by_one) {
-        struct buffer lower = {0};
-        for (uint32_t i = 4; !error && i < record->count; i++)
-            error = buffer_printf(&lower, "%s%s", i > 4 ? ":" : "", record->string[i]);
-        if (!error)
-            error = buffer_append(&lower, "", 1);
-        step = "lowerdir";
-        if (!error)
-            ok = syscall(SYS_fsconfig, context, FSCONFIG_SET_STRING, "lowerdir", lower.data, 0) == 0;
-        buffer_deinit(&lower);
-    }
     int mount_fd = -1;
-    if (ok && !error) {
+    if (ok) {
         step = "create";
         ok = syscall(SYS_fsconfig, context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0;
         if (ok)
@@ -102,8 +114,7 @@ static struct bunshin_error *do_overlay(const struct records *record, bool as_on
         if (ok)
             ok = syscall(SYS_move_mount, mount_fd, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH) == 0;
     }
-    if (!ok && !error)
-        error = bunshin_error_os("cannot mount an overlay on %s (%s)", target, step);
+    struct bunshin_error *error = ok ? NULL : bunshin_error_os("cannot mount an overlay on %s (%s)", target, step);
     if (mount_fd >= 0)
         close(mount_fd);
     close(context);
