@@ -31,8 +31,6 @@ SPECS: dict[str, dict[str, Any]] = {
 
 # Known to fail, and why. The tests are strict: one that passes must be taken off this list.
 KNOWN_FAILURES: dict[str, str] = {
-    "madvise_flags": "advice on memory is not captured",
-    "stacks_that_grow": "only the main stack grows downwards after a fork",
     "unix_peer_credentials": "the other side of a connection seems to be pid 1",
 }
 # Of root alone: an ordinary user's workspace has one user.

@@ -70,6 +70,8 @@ static void restore_memory(struct restorer_args *args, const struct image_proces
             }
         } else if (op->kind == OP_PROTECT)
             check(args, STEP_PROTECT, blob_call(SYS_mprotect, op->address, op->length, op->protection), (int64_t)op->address);
+        else if (op->kind == OP_ADVISE)
+            blob_call(SYS_madvise, op->address, op->length, op->flags); /* advice: what cannot be followed is no loss */
         else if (op->kind == OP_LOCK)
             check(args, STEP_MAP, blob_call(SYS_mlock2, op->address, op->length, op->flags), (int64_t)op->address);
     }

@@ -61,11 +61,24 @@ void parasite_leave(struct parasite *parasite);
 struct bunshin_error *capture_process(struct capture *capture, struct frozen_process *frozen) MUST_CHECK;
 
 /* ---- memory (memory.c) ---- */
-struct mapping { /* a line of /proc/PID/maps */
+enum mapping_flag { /* of VmFlags in /proc/PID/smaps */
+    MAPPING_GROWS = 1,
+    MAPPING_LOCKED = 2,
+    MAPPING_LOCKED_ON_FAULT = 4,
+    MAPPING_NOT_FOR_CHILDREN = 8,
+    MAPPING_WIPED_IN_CHILDREN = 16,
+    MAPPING_NOT_DUMPED = 32,
+    MAPPING_HUGE = 64,
+    MAPPING_NOT_HUGE = 128,
+    MAPPING_MERGEABLE = 256,
+};
+
+struct mapping { /* of /proc/PID/smaps */
     uint64_t start, end, offset;
     int protection;
     bool shared;
-    char kind;   /* 'a'nonymous, 'f'ile, 's'tack, 'v'dso, 'x' other kernel page, 'p'age store */
+    unsigned flags; /* enum mapping_flag */
+    char kind;   /* 'a'nonymous, 'f'ile, 's'tack, 'w'iped in children, 'v'dso, 'x' other kernel page, 'p'age store */
     int store;   /* of kind 'p' */
     uint64_t inode;
     unsigned device;

@@ -28,6 +28,7 @@ enum op_kind {
     OP_COPY,    /* pread from a page store into what is mapped */
     OP_PROTECT, /* mprotect */
     OP_LOCK,    /* mlock2 with flags */
+    OP_ADVISE,  /* madvise, flags: the advice */
 };
 #define SOURCE_ANONYMOUS (-1)
 /* A page store of this index, or SOURCE_FILE + index of a description. */
@@ -98,7 +99,6 @@ struct image_process {
     uint32_t umask, personality;
     int32_t dumpable, parent_death_signal, keep_capabilities, subreaper, no_thp, oom_score;
     int32_t confined; /* has our seccomp filter */
-    int32_t locks_memory;
     int32_t directory; /* description index of its working directory */
     int32_t executable; /* description index */
     struct prctl_mm_map layout; /* auxv points nowhere; see auxv */

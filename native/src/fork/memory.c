@@ -58,16 +58,61 @@ static char classify(const struct capture *capture, struct mapping *mapping) {
     return 'f';
 }
 
+static unsigned read_flags(const char *text) {
+    static const struct {
+        const char *name;
+        unsigned flag;
+    } flags[] = {{" gd", MAPPING_GROWS},      {" lo", MAPPING_LOCKED},           {" lf", MAPPING_LOCKED_ON_FAULT},
+                 {" dc", MAPPING_NOT_FOR_CHILDREN}, {" wf", MAPPING_WIPED_IN_CHILDREN}, {" dd", MAPPING_NOT_DUMPED},
+                 {" hg", MAPPING_HUGE},       {" nh", MAPPING_NOT_HUGE},         {" mg", MAPPING_MERGEABLE}};
+    unsigned found = 0;
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (strstr(text, flags[i].name))
+            found |= flags[i].flag;
+    return found;
+}
+
+static void read_mapping(struct capture *capture, char *line, struct mapping *mapping) {
+    char *at = line;
+    mapping->start = strtoull(at, &at, 16);
+    mapping->end = strtoull(at + 1, &at, 16);
+    at++;
+    mapping->protection = (at[0] == 'r' ? PROT_READ : 0) | (at[1] == 'w' ? PROT_WRITE : 0) | (at[2] == 'x' ? PROT_EXEC : 0);
+    mapping->shared = at[3] == 's';
+    mapping->offset = strtoull(at + 5, &at, 16);
+    unsigned major = (unsigned)strtoul(at + 1, &at, 16);
+    mapping->device = major << 20 | (unsigned)strtoul(at + 1, &at, 16);
+    mapping->inode = strtoull(at + 1, &at, 10);
+    while (*at == ' ')
+        at++;
+    size_t length = strlen(at);
+    if (length > 10 && !strcmp(at + length - 10, " (deleted)")) {
+        mapping->deleted = true;
+        at[length - 10] = '\0';
+    }
+    mapping->path = at;
+    mapping->kind = classify(capture, mapping);
+}
+
+/* A mapping that grows cannot be one of a file, and one that children find empty must be anonymous. */
+static void apply_flags(struct mapping *mapping, const char *text) {
+    mapping->flags = read_flags(text);
+    if (mapping->kind == 'a' && mapping->flags & MAPPING_GROWS)
+        mapping->kind = 's';
+    else if (mapping->kind == 'a' && mapping->flags & MAPPING_WIPED_IN_CHILDREN)
+        mapping->kind = 'w';
+}
+
 struct bunshin_error *mappings_read(struct capture *capture, pid_t pid, struct mappings *ret) {
     char path[32];
     *ret = (struct mappings){0};
-    snprintf(path, sizeof path, "%d/maps", pid);
+    snprintf(path, sizeof path, "%d/smaps", pid);
     if (!procfs_read(capture->init->proc, path, &ret->text))
         return bunshin_error_new(BUNSHIN_ERROR_FORK, ESRCH, "cannot read the memory map of pid %d", pid);
     size_t lines = 0;
     for (const uint8_t *at = ret->text.data; at && (at = (const uint8_t *)strchr((const char *)at, '\n')); at++)
         lines++;
-    ret->list = calloc(lines + 1, sizeof *ret->list);
+    ret->list = calloc(lines / 8 + 64, sizeof *ret->list); /* a mapping takes two dozen lines */
     if (!ret->list) {
         mappings_deinit(ret);
         return bunshin_error_no_memory();
@@ -76,31 +121,16 @@ struct bunshin_error *mappings_read(struct capture *capture, pid_t pid, struct m
         if (!(end = strchr(line, '\n')))
             break;
         *end = '\0';
-        struct mapping *mapping = &ret->list[ret->count];
-        char *at = line;
-        mapping->start = strtoull(at, &at, 16);
-        mapping->end = strtoull(at + 1, &at, 16);
-        at++;
-        mapping->protection = (at[0] == 'r' ? PROT_READ : 0) | (at[1] == 'w' ? PROT_WRITE : 0) | (at[2] == 'x' ? PROT_EXEC : 0);
-        mapping->shared = at[3] == 's';
-        mapping->offset = strtoull(at + 5, &at, 16);
-        unsigned major = (unsigned)strtoul(at + 1, &at, 16);
-        mapping->device = major << 20 | (unsigned)strtoul(at + 1, &at, 16);
-        mapping->inode = strtoull(at + 1, &at, 10);
-        while (*at == ' ')
-            at++;
-        size_t length = strlen(at);
-        if (length > 10 && !strcmp(at + length - 10, " (deleted)")) {
-            mapping->deleted = true;
-            at[length - 10] = '\0';
-        }
-        mapping->path = at;
-        mapping->kind = classify(capture, mapping);
-        if (mapping->kind == 'v')
-            ret->vdso = mapping->start;
-        if ((mapping->kind == 'v' || !strncmp(at, "[vvar", 5)) && !ret->vdso_base)
-            ret->vdso_base = mapping->start;
-        ret->count++;
+        bool header = (*line >= '0' && *line <= '9') || (*line >= 'a' && *line <= 'f');
+        if (header && ret->count < lines / 8 + 64) {
+            struct mapping *mapping = &ret->list[ret->count++];
+            read_mapping(capture, line, mapping);
+            if (mapping->kind == 'v')
+                ret->vdso = mapping->start;
+            if ((mapping->kind == 'v' || !strncmp(mapping->path, "[vvar", 5)) && !ret->vdso_base)
+                ret->vdso_base = mapping->start;
+        } else if (ret->count && !strncmp(line, "VmFlags:", 8))
+            apply_flags(&ret->list[ret->count - 1], line + 8);
     }
     return NULL;
 }
@@ -327,11 +357,13 @@ static struct bunshin_error *map_store(struct capture *capture, pid_t pid, const
     return NULL;
 }
 
-static struct bunshin_error *map_stack(struct capture *capture, pid_t pid, const struct mapping *mapping, const struct runs *runs,
+/* Mappings that must be anonymous: their pages are copied. */
+static struct bunshin_error *map_copied(struct capture *capture, pid_t pid, const struct mapping *mapping, const struct runs *runs,
                                        size_t *cursor, struct runs *scratch) {
-    int store = capture->store_count - 1;
-    TRY(add_op(capture, OP_MAP, mapping->start, mapping->end - mapping->start, SOURCE_ANONYMOUS, 0, mapping->protection,
-               PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN));
+    int store = capture->store_count - 1, grows = mapping->kind == 's' ? MAP_GROWSDOWN : 0;
+    bool writable = mapping->protection & PROT_WRITE;
+    TRY(add_op(capture, OP_MAP, mapping->start, mapping->end - mapping->start, SOURCE_ANONYMOUS, 0, mapping->protection | PROT_WRITE,
+               PRIVATE | MAP_ANONYMOUS | grows));
     TRY(pieces(runs, cursor, mapping->start, mapping->end, GAPS_STAY, scratch));
     for (size_t i = 0; i < RUN_COUNT(scratch); i++) {
         struct run piece = RUN(scratch, i);
@@ -339,7 +371,7 @@ static struct bunshin_error *map_stack(struct capture *capture, pid_t pid, const
         TRY(store_copy(capture, pid, piece.start, piece.end - piece.start, offset));
         TRY(add_op(capture, OP_COPY, piece.start, piece.end - piece.start, store, offset, 0, 0));
     }
-    return NULL;
+    return writable ? NULL : add_op(capture, OP_PROTECT, mapping->start, mapping->end - mapping->start, 0, 0, mapping->protection, 0);
 }
 
 static struct bunshin_error *map_file(struct capture *capture, pid_t pid, const struct mapping *mapping, int source,
@@ -388,32 +420,21 @@ static bool is_memory_object(const struct mapping *mapping) {
            !strncmp(path, "/dev/shm/", 9) || (!strncmp(path, "/dev/zero", 9) && mapping->deleted);
 }
 
-/*
- * Locked ranges. Only smaps tells which they are, and reading that walks all page tables: it is read where the process is
- * known to have any.
- */
-static struct bunshin_error *lock_ranges(struct capture *capture, pid_t pid, const struct parasite *parasite) {
-    char path[32];
-    struct buffer text = {0};
-    snprintf(path, sizeof path, "%d/smaps", pid);
-    if (!procfs_read(capture->init->proc, path, &text))
-        return bunshin_error_os("cannot read the memory flags of pid %d", pid);
-    struct bunshin_error *error = NULL;
-    uint64_t start = 0, end = 0;
-    for (char *line = (char *)text.data; !error && line && *line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
-        unsigned long long from, to;
-        if (sscanf(line, "%llx-%llx ", &from, &to) == 2) {
-            start = from;
-            end = to;
-        } else if (!strncmp(line, "VmFlags:", 8) && (start < parasite->area || start >= parasite->area + parasite->size)) {
-            char *next = strchr(line, '\n');
-            char *locked = strstr(line, " lo"), *on_fault = strstr(line, " lf");
-            if (locked && (!next || locked < next))
-                error = add_op(capture, OP_LOCK, start, end - start, 0, 0, 0, on_fault && (!next || on_fault < next) ? MLOCK_ONFAULT : 0);
-        }
-    }
-    buffer_deinit(&text);
-    return error;
+/* What the program had said of a mapping. */
+static struct bunshin_error *advise(struct capture *capture, const struct mapping *mapping) {
+    static const struct {
+        unsigned flag;
+        int advice;
+    } advices[] = {{MAPPING_NOT_FOR_CHILDREN, MADV_DONTFORK}, {MAPPING_WIPED_IN_CHILDREN, MADV_WIPEONFORK},
+                   {MAPPING_NOT_DUMPED, MADV_DONTDUMP},       {MAPPING_HUGE, MADV_HUGEPAGE},
+                   {MAPPING_NOT_HUGE, MADV_NOHUGEPAGE},       {MAPPING_MERGEABLE, MADV_MERGEABLE}};
+    uint64_t length = mapping->end - mapping->start;
+    for (size_t i = 0; i < sizeof advices / sizeof *advices; i++)
+        if (mapping->flags & advices[i].flag)
+            TRY(add_op(capture, OP_ADVISE, mapping->start, length, 0, 0, 0, advices[i].advice));
+    if (mapping->flags & MAPPING_LOCKED)
+        TRY(add_op(capture, OP_LOCK, mapping->start, length, 0, 0, 0, mapping->flags & MAPPING_LOCKED_ON_FAULT ? MLOCK_ONFAULT : 0));
+    return NULL;
 }
 
 /* An address range that is free in the process, for the restorer. */
@@ -442,7 +463,8 @@ static struct bunshin_error *map_one(struct capture *capture, struct frozen_proc
     case 'a':
         return map_anonymous(capture, frozen->pid, mapping, runs, cursor, scratch);
     case 's':
-        return map_stack(capture, frozen->pid, mapping, runs, cursor, scratch);
+    case 'w':
+        return map_copied(capture, frozen->pid, mapping, runs, cursor, scratch);
     case 'p':
         return map_store(capture, frozen->pid, mapping, runs, cursor, scratch);
     case 'f':
@@ -484,11 +506,11 @@ struct bunshin_error *capture_memory(struct capture *capture, struct frozen_proc
         if (mapping->start >= parasite->area && mapping->end <= parasite->area + parasite->size)
             continue; /* ours, for the moment */
         error = map_one(capture, frozen, mapping, parasite, &runs, &cursor, &scratch);
+        if (!error && mapping->flags && mapping->kind != 'v' && mapping->kind != 'x')
+            error = advise(capture, mapping);
     }
     buffer_deinit(&runs.buffer);
     buffer_deinit(&scratch.buffer);
-    if (!error && process->locks_memory)
-        error = lock_ranges(capture, frozen->pid, parasite);
     if (error)
         return error;
     process->op_count = CAPTURE_COUNT(capture, TABLE_OP, struct image_op) - process->first_op;

@@ -89,7 +89,7 @@ static struct bunshin_error *read_status(struct capture *capture, struct frozen_
     if (!procfs_read(capture->init->proc, path, &text))
         return bunshin_error_new(BUNSHIN_ERROR_FORK, ESRCH, "cannot read the status of pid %d", frozen->pid);
     const char *status = (const char *)text.data;
-    uint64_t mask = 0, seccomp = 0, locked = 0;
+    uint64_t mask = 0, seccomp = 0;
     read_ids(status, "\nUid:", ret->uid);
     read_ids(status, "\nGid:", ret->gid);
     procfs_field(status, "Umask", 8, &mask);
@@ -100,8 +100,6 @@ static struct bunshin_error *read_status(struct capture *capture, struct frozen_
     procfs_field(status, "CapBnd", 16, &ret->capabilities[3]);
     procfs_field(status, "CapAmb", 16, &ret->capabilities[4]);
     procfs_field(status, "Seccomp_filters", 10, &seccomp);
-    procfs_field(status, "VmLck", 10, &locked);
-    ret->locks_memory = locked > 0;
     procfs_field(status, "SigCgt", 16, ret_caught);
     procfs_field(status, "SigIgn", 16, ret_ignored);
     procfs_field(status, "ShdPnd", 16, ret_shared_pending);
