@@ -119,6 +119,10 @@ static struct bunshin_error *read_status(struct capture *capture, struct frozen_
         error = capture_heap(capture, list, sizeof *list * count, &ret->groups);
     }
     buffer_deinit(&text);
+    snprintf(path, sizeof path, "%d/personality", frozen->pid);
+    if (!error && procfs_read(capture->init->proc, path, &text))
+        ret->personality = (uint32_t)strtoul((const char *)text.data, NULL, 16);
+    buffer_deinit(&text);
     if (!error && seccomp > 1)
         error = bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a seccomp filter of its own");
     return error;

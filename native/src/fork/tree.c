@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -417,6 +418,7 @@ static void stub(struct rebuild *rebuild, const struct births *births, const str
     if (fchdir(rebuild_fd(rebuild, process->directory)) != 0)
         fail_stub(rebuild, self->pid, STEP_PLACE, errno, "its working directory");
     umask(process->umask);
+    personality(process->personality);
     if (rebuild->fault == STEP_DESCRIPTOR)
         fail_stub(rebuild, self->pid, STEP_DESCRIPTOR, EIO, "");
     if ((failed = place_descriptors(rebuild, process)))

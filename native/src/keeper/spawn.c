@@ -65,7 +65,6 @@ struct bunshin_error *spawn(const struct wire *request, const struct cgroup_set 
     if (pipe2(gate, O_CLOEXEC) != 0)
         return bunshin_error_os("cannot start a workspace: pipe");
     struct clone_args arguments = {.flags = CLONE_NEWUSER | CLONE_NEWPID, .exit_signal = SIGCHLD};
-    pid_t keeper = getpid();
     pid_t pid = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
     if (pid == 0) {
         char byte;
@@ -74,7 +73,6 @@ struct bunshin_error *spawn(const struct wire *request, const struct cgroup_set 
         if (read(gate[0], &byte, 1) != 1)
             _exit(1);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        (void)keeper;
         init_main(request, groups->oom_fd);
         _exit(1);
     }
