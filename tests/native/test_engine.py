@@ -199,7 +199,12 @@ def test_fifty_snapshots_of_a_tree_that_is_born_and_dies_at_full_speed(workspace
 
 HOLDERS = {
     # name: (a program that holds it, the words of the refusal, whether a descriptor is to blame)
-    "inotify": ("import ctypes; fd = ctypes.CDLL(None).inotify_init()", "an inotify instance", True),
+    "inotify events not read": (
+        "import ctypes, os; c = ctypes.CDLL(None); fd = c.inotify_init(); c.inotify_add_watch(fd, b'/tmp', 0x20)\n"
+        "os.listdir('/tmp')",
+        "an inotify instance with events not read yet",
+        True,
+    ),
     "fanotify or bpf": ("import ctypes; fd = ctypes.CDLL(None).syscall(321, 0, 0, 0)", "", True),
     "io_uring": (
         "import ctypes; b = ctypes.create_string_buffer(120); fd = ctypes.CDLL(None).syscall(425, 4, b)",

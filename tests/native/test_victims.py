@@ -41,7 +41,6 @@ KNOWN_FAILURES_OF_ROOT: dict[str, str] = {
 # Refused by name, for now: the words that the refusal must hold.
 REFUSED: dict[str, str] = {
     "executable_replaced": "an executable that was deleted",
-    "inotify_watch": "an inotify instance",
     "memory_shared_by_clone": "memory in common with pid",
     "main_thread_ended": "a main thread that has ended while others run",
     "proc_files_open": "an open file of a process, /proc/",

@@ -156,7 +156,7 @@ struct bunshin_error *anonymous_capture(struct capture *capture, const struct ho
     if (!strcmp(name, "[io_uring]"))
         return capture_refuse(holder, "an io_uring instance");
     if (!strcmp(name, "inotify") || !strcmp(name, "[inotify]"))
-        return capture_refuse(holder, "an inotify instance");
+        return inotify_capture(capture, holder, ret);
     if (!strcmp(name, "[userfaultfd]"))
         return capture_refuse(holder, "a userfaultfd");
     return capture_refuse(holder, "a kernel object of kind %.60s", name);

@@ -36,6 +36,7 @@ struct capture {
     size_t shared_count;
     struct buffer unix_peers; /* socket.c */
     bool have_unix_peers;
+    bool have_inotify; /* inotify.c */
     struct buffer report;
     int64_t sealed_at;
 };
@@ -125,6 +126,11 @@ struct bunshin_error *socket_capture(struct capture *capture, const struct holde
 /* After all descriptors are known: ends that belong together. Refuses ends whose other side is outside. */
 struct bunshin_error *pty_connect(struct capture *capture) MUST_CHECK;
 struct bunshin_error *socket_connect(struct capture *capture) MUST_CHECK;
+
+/* ---- inotify.c ---- */
+struct bunshin_error *inotify_capture(struct capture *capture, const struct holder *holder, struct image_description *ret) MUST_CHECK;
+/* After all descriptors are known: what the watches lie on. */
+struct bunshin_error *inotify_connect(struct capture *capture) MUST_CHECK;
 
 /* ---- shared memory (shared.c) ---- */
 struct bunshin_error *shared_capture(struct capture *capture, int copy, const char *link, struct image_description *ret) MUST_CHECK;

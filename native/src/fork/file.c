@@ -103,17 +103,6 @@ struct bunshin_error *file_capture(struct capture *capture, const struct holder 
     return capture_text(capture, link, &ret->path);
 }
 
-static bool was_written(const struct capture *capture, const char *path) {
-    const struct settings *settings = &capture->init->settings;
-    for (int i = 0; i < settings->layer_count; i++) {
-        size_t length = strlen(settings->layer[i].mount);
-        struct stat info;
-        if (strncmp(path, settings->layer[i].mount, length) == 0 && fstatat(settings->layer[i].fd, path + length, &info, 0) == 0)
-            return true;
-    }
-    return false;
-}
-
 struct bunshin_error *capture_path(struct capture *capture, struct frozen_process *frozen, const char *link, int flags, int32_t *ret) {
     if (is_deleted(link)) {
         if (!(flags & O_PATH))
@@ -134,7 +123,7 @@ struct bunshin_error *capture_path(struct capture *capture, struct frozen_proces
         .kind = KIND_FILE, .flags = flags, .object = IMAGE_NONE, .holder = frozen->pid, .holder_fd = -1};
     if (shared) {
         /* A mapping that only reads shows what writers write, if the file is in the upper layer when it is mapped. */
-        record.copy_up = was_written(capture, link);
+        record.copy_up = settings_wrote(&capture->init->settings, link);
         if (record.copy_up)
             record.flags = O_RDWR;
     }

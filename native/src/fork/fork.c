@@ -99,6 +99,8 @@ static struct bunshin_error *rebuild_descriptions(struct rebuild *rebuild) {
         int kind = IMAGE_DESCRIPTION(image, i)->kind;
         if (kind == KIND_EVENTFD || kind == KIND_TIMERFD || kind == KIND_SIGNALFD || kind == KIND_EPOLL || kind == KIND_PIDFD)
             TRY(anonymous_rebuild(rebuild, i));
+        if (kind == KIND_INOTIFY)
+            TRY(inotify_rebuild(rebuild, i));
     }
     TRY(pipe_rebuild_all(rebuild));
     TRY(pty_rebuild_all(rebuild));
@@ -202,6 +204,7 @@ struct bunshin_error *fork_rebuild(struct init *init, int image_fd, const int *s
     rebuild_owners(&rebuild);
     TRY(rebuild_fault(&rebuild, STEP_OWN, "pid 1"));
     TRY(own_rebuild(&rebuild));
+    TRY(inotify_watch_all(&rebuild));
     set_last_pid(&rebuild);
     TRY(rebuild_fault(&rebuild, STEP_FINISH, "the end"));
     TRY(finish_rebuild(&rebuild));

@@ -131,6 +131,7 @@ enum description_kind {
     KIND_PTY_MASTER,
     KIND_PTY_SLAVE,
     KIND_SOCKET,
+    KIND_INOTIFY,
 };
 
 struct image_description {

@@ -36,6 +36,9 @@ struct bunshin_error *anonymous_rebuild(struct rebuild *rebuild, int32_t index) 
 struct bunshin_error *pty_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *socket_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *shared_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
+struct bunshin_error *inotify_rebuild(struct rebuild *rebuild, int32_t index) MUST_CHECK;
+/* Last of all: from then on every opening of a file is told. */
+struct bunshin_error *inotify_watch_all(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *own_rebuild(struct rebuild *rebuild) MUST_CHECK;
 
 /* In a stub, once its descriptors are in place. Return 0 or an errno. */

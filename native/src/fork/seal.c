@@ -226,6 +226,7 @@ static struct bunshin_error *capture_all(struct capture *capture, int64_t *mark)
     TRY(shared_finish(capture));
     TRY(pty_connect(capture));
     TRY(socket_connect(capture));
+    TRY(inotify_connect(capture));
     TRY(buffer_printf(&capture->report, "capture %.3f\n", since(mark)));
     return NULL;
 }

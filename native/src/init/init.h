@@ -41,6 +41,8 @@ struct settings {
     uint32_t generation;    /* forks since the fresh workspace */
 };
 
+/* Whether the workspace itself has written at a path, which holds no links: it lies in one of its own layers. */
+bool settings_wrote(const struct settings *settings, const char *path);
 struct bunshin_error *settings_apply(const uint8_t *plan, size_t size, int without, struct settings *ret) MUST_CHECK;
 
 /* ---- output.c: a bounded record of a stream, head and tail ---- */

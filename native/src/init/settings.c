@@ -309,6 +309,16 @@ static struct bunshin_error *do_record(const struct records *record, struct sett
                              record->count ? word[0] : "", record->count);
 }
 
+bool settings_wrote(const struct settings *settings, const char *path) {
+    for (int i = 0; i < settings->layer_count; i++) {
+        size_t length = strlen(settings->layer[i].mount);
+        struct stat info;
+        if (strncmp(path, settings->layer[i].mount, length) == 0 && fstatat(settings->layer[i].fd, path + length, &info, 0) == 0)
+            return true;
+    }
+    return false;
+}
+
 struct bunshin_error *settings_apply(const uint8_t *plan, size_t size, int without, struct settings *ret) {
     *ret = (struct settings){.upper_fd = -1, .last_pid_fd = -1, .layers_as_one_string = without & WITHOUT_OVERLAY_ONE_BY_ONE};
     struct records *records = malloc(sizeof *records);
