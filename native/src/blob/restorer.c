@@ -184,13 +184,15 @@ static void give_up_privileges(struct restorer_args *args, struct restorer_threa
         check(args, STEP_CREDENTIALS, blob_call(SYS_prctl, PR_SET_DUMPABLE, 1), 2);
     }
     blob_call(SYS_prctl, PR_SET_KEEPCAPS, 0);
-    /* The filter first: setting one needs no privilege after no_new_privs, and what follows is allowed by it. */
-    if (thread->confined) {
+    /* The filter first: setting one needs no privilege after no_new_privs, and what follows is allowed by it. The first
+     * thread, which is last to come here, sets it for all: that is much cheaper than one each. */
+    if (thread->confined && thread == THREAD(args, 0)) {
         struct {
             uint16_t length;
             uint64_t filter;
         } program = {(uint16_t)args->filter_length, args->filter};
-        check(args, STEP_CONFINE, blob_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program), 0);
+        long odd = blob_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
+        check(args, STEP_CONFINE, odd > 0 ? -16 /* EBUSY: a thread that cannot have it */ : odd, odd);
     }
     for (int half = 0; half < 2; half++) {
         data[half].inheritable = (uint32_t)(thread->capabilities[0] >> (32 * half));

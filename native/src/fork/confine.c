@@ -33,13 +33,62 @@ static const int refused[] = {
 #define RETURN(value) BPF_STMT(BPF_RET | BPF_K, (value))
 #define ERRNO(value) (SECCOMP_RET_ERRNO | (value))
 
+/* Where a decision leads: jumps are written with these, and set to distances once the places are known. */
+enum target { TARGET_ALLOW, TARGET_REFUSED, TARGET_UNKNOWN, TARGET_FLAGS, TARGET_COUNT };
+
+struct ruled {
+    uint32_t number;
+    enum target target;
+};
+
 static struct sock_filter program[REFUSED * 2 + 32];
-static size_t length;
+static struct {
+    size_t at;
+    enum target target;
+} jumps[REFUSED + 8];
+static size_t length, jump_count;
 
 static void add(struct sock_filter instruction) { program[length++] = instruction; }
 
+/*
+ * A search tree over the sorted numbers, not a list: the kernel runs a filter once for every system call there is when it is
+ * installed, which every process of a fork does, and a list makes that a tenth of a millisecond.
+ */
+static void decide(const struct ruled *ruled, size_t count) {
+    if (count == 1) {
+        jumps[jump_count].at = length;
+        jumps[jump_count++].target = ruled->target;
+        add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ruled->number, 0, 0));
+        return;
+    }
+    size_t below = count / 2, branch = length;
+    add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, ruled[below].number, 0, 0));
+    decide(ruled, below);
+    program[branch].jt = (uint8_t)(length - branch - 1);
+    decide(ruled + below, count - below);
+}
+
+static size_t list_ruled(struct ruled *ret) {
+    size_t count = 0;
+    for (size_t i = 0; i < REFUSED; i++)
+        ret[count++] = (struct ruled){(uint32_t)refused[i], TARGET_REFUSED};
+    /* The filter cannot look into clone3's structure; ENOSYS makes libraries fall back to clone, which it can. */
+    ret[count++] = (struct ruled){SYS_clone3, TARGET_UNKNOWN};
+    ret[count++] = (struct ruled){SYS_unshare, TARGET_FLAGS};
+    ret[count++] = (struct ruled){SYS_clone, TARGET_FLAGS};
+    for (size_t i = 1; i < count; i++)
+        for (size_t j = i; j && ret[j].number < ret[j - 1].number; j--) {
+            struct ruled swap = ret[j];
+            ret[j] = ret[j - 1];
+            ret[j - 1] = swap;
+        }
+    return count;
+}
+
 /* Called first from a single thread (pid 1 at start); later calls find it built. */
 static void build(void) {
+    struct ruled ruled[REFUSED + 3];
+    size_t place[TARGET_COUNT];
     add((struct sock_filter)LOAD(arch));
     add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH_AUDIT, 1, 0));
     add((struct sock_filter)RETURN(ERRNO(ENOSYS)));
@@ -48,19 +97,20 @@ static void build(void) {
     add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, ARCH_FOREIGN_ABI_BIT, 0, 1));
     add((struct sock_filter)RETURN(ERRNO(ENOSYS)));
 #endif
-    /* The filter cannot look into clone3's structure; ENOSYS makes libraries fall back to clone, which it can. */
-    add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1));
-    add((struct sock_filter)RETURN(ERRNO(ENOSYS)));
-    for (size_t i = 0; i < REFUSED; i++) {
-        add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)refused[i], 0, 1));
-        add((struct sock_filter)RETURN(ERRNO(EPERM)));
-    }
-    add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 1, 0));
-    add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 3));
+    decide(ruled, list_ruled(ruled));
+    place[TARGET_FLAGS] = length;
     add((struct sock_filter)LOAD(args[0]));
     add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CONFINE_NAMESPACES, 0, 1));
+    place[TARGET_REFUSED] = length;
     add((struct sock_filter)RETURN(ERRNO(EPERM)));
+    place[TARGET_ALLOW] = length;
     add((struct sock_filter)RETURN(SECCOMP_RET_ALLOW));
+    place[TARGET_UNKNOWN] = length;
+    add((struct sock_filter)RETURN(ERRNO(ENOSYS)));
+    for (size_t i = 0; i < jump_count; i++) {
+        program[jumps[i].at].jt = (uint8_t)(place[jumps[i].target] - jumps[i].at - 1);
+        program[jumps[i].at].jf = (uint8_t)(place[TARGET_ALLOW] - jumps[i].at - 1);
+    }
 }
 
 const struct sock_filter *confine_filter(void) {

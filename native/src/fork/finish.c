@@ -88,26 +88,28 @@ static struct bunshin_error *set_thread(struct rebuild *rebuild, struct tracee *
     return NULL;
 }
 
-static struct bunshin_error *finish_process(struct rebuild *rebuild, const struct image_process *process, struct tracee *tracees) {
-    struct tracee *leader = &tracees[process->first_thread];
+/* Nobody runs in the restorer any more: its range goes, by a system call of the process's own vdso. */
+static struct bunshin_error *begin_process(struct rebuild *rebuild, const struct image_process *process, struct tracee *tracees) {
     for (int32_t i = 0; i < process->thread_count; i++)
         TRY(set_thread(rebuild, &tracees[process->first_thread + i], IMAGE_THREAD(rebuild->image, process->first_thread + i)));
-    /* Nobody runs in the restorer any more: its range goes, by a system call of the process's own vdso. */
-    if (process->vdso) {
-        uint64_t arguments[6] = {process->hole, process->hole_size};
-        int64_t result;
-        TRY(tracee_syscall(leader, process->vdso_code, SYS_munmap, arguments, &result));
-        if (result)
-            return bunshin_error_new(BUNSHIN_ERROR_FORK, (int)-result, "cannot clear up in pid %d", process->pid);
-    }
+    uint64_t arguments[6] = {process->hole, process->hole_size};
+    return process->vdso ? tracee_syscall_begin(&tracees[process->first_thread], process->vdso_code, SYS_munmap, arguments) : NULL;
+}
+
+static struct bunshin_error *end_process(struct rebuild *rebuild, const struct image_process *process, struct tracee *tracees) {
+    int64_t result = 0;
+    if (process->vdso)
+        TRY(tracee_syscall_end(&tracees[process->first_thread], &result));
+    if (result)
+        return bunshin_error_new(BUNSHIN_ERROR_FORK, (int)-result, "cannot clear up in pid %d", process->pid);
     for (int32_t i = 0; i < process->thread_count; i++) {
         struct tracee *tracee = &tracees[process->first_thread + i];
         TRY(tracee_write_registers(tracee, &tracee->registers));
     }
     for (int which = 0; which < IMAGE_RLIMITS; which++) {
-        struct rlimit limit = {process->limits[which][0], process->limits[which][1]}, now;
-        if (prlimit(process->pid, (__rlimit_resource_t)which, NULL, &now) == 0 &&
-            (now.rlim_cur != limit.rlim_cur || now.rlim_max != limit.rlim_max) &&
+        struct rlimit limit = {process->limits[which][0], process->limits[which][1]};
+        const struct rlimit *inherited = &rebuild->own_limits[which];
+        if ((inherited->rlim_cur != limit.rlim_cur || inherited->rlim_max != limit.rlim_max) &&
             prlimit(process->pid, (__rlimit_resource_t)which, &limit, NULL) != 0)
             return bunshin_error_os("cannot set limit %d of pid %d", which, process->pid);
     }
@@ -181,11 +183,14 @@ struct bunshin_error *finish_rebuild(struct rebuild *rebuild) {
         return bunshin_error_no_memory();
     struct bunshin_error *error = stop_all(rebuild, tracees, count);
     size_t processes = rebuild->image->table[TABLE_PROCESS].count;
-    for (size_t i = 0; !error && i < processes; i++) {
-        const struct image_process *process = IMAGE_PROCESS(rebuild->image, i);
-        if (process->state != PROCESS_ZOMBIE)
-            error = finish_process(rebuild, process, tracees);
-    }
+    for (int which = 0; which < IMAGE_RLIMITS; which++)
+        getrlimit((__rlimit_resource_t)which, &rebuild->own_limits[which]);
+    for (int end = 0; end < 2; end++) /* all begin before one is waited for: they go on at the same time */
+        for (size_t i = 0; !error && i < processes; i++) {
+            const struct image_process *process = IMAGE_PROCESS(rebuild->image, i);
+            if (process->state != PROCESS_ZOMBIE)
+                error = end ? end_process(rebuild, process, tracees) : begin_process(rebuild, process, tracees);
+        }
     for (size_t i = 0; !error && i < processes; i++) {
         const struct image_process *process = IMAGE_PROCESS(rebuild->image, i);
         if (process->state == PROCESS_STOPPED)

@@ -6,6 +6,8 @@
 #ifndef BUNSHIN_FORK_REBUILD_H
 #define BUNSHIN_FORK_REBUILD_H
 
+#include <sys/resource.h>
+
 #include "common/procfs.h"
 #include "fork/blob_args.h"
 #include "fork/image.h"
@@ -21,6 +23,7 @@ struct rebuild {
     bool *made;           /* which descriptions are there */
     struct rebuild_control *control;
     int64_t missed; /* ns since the seal, where the fork follows it so closely that its clocks should not show it */
+    struct rlimit own_limits[IMAGE_RLIMITS]; /* pid 1's, which all processes begin with */
     int fault;            /* enum restorer_step to fail, for tests */
 };
 

@@ -129,18 +129,26 @@ static struct bunshin_error *wait_trap(struct tracee *tracee, const char *what) 
     return NULL;
 }
 
-struct bunshin_error *tracee_syscall(struct tracee *tracee, uint64_t vdso, long number, const uint64_t argument[6], int64_t *ret) {
+struct bunshin_error *tracee_syscall_begin(struct tracee *tracee, uint64_t vdso, long number, const uint64_t argument[6]) {
     arch_registers registers = tracee->registers;
     arch_set_syscall(&registers, vdso + tracee_vdso_syscall(), number, argument);
     tracee->changed = true;
     TRY(tracee_write_registers(tracee, &registers));
-    if (ptrace(PTRACE_SINGLESTEP, tracee->tid, 0, 0) != 0)
-        return bunshin_error_os("cannot step thread %d", tracee->tid);
+    return ptrace(PTRACE_SINGLESTEP, tracee->tid, 0, 0) ? bunshin_error_os("cannot step thread %d", tracee->tid) : NULL;
+}
+
+struct bunshin_error *tracee_syscall_end(struct tracee *tracee, int64_t *ret) {
+    arch_registers registers;
     TRY(wait_trap(tracee, "a system call of ours"));
     if (ptrace(PTRACE_GETREGS, tracee->tid, 0, &registers) != 0)
         return bunshin_error_os("cannot read registers of thread %d", tracee->tid);
     *ret = (int64_t)ARCH_REG_RESULT(registers);
     return NULL;
+}
+
+struct bunshin_error *tracee_syscall(struct tracee *tracee, uint64_t vdso, long number, const uint64_t argument[6], int64_t *ret) {
+    TRY(tracee_syscall_begin(tracee, vdso, number, argument));
+    return tracee_syscall_end(tracee, ret);
 }
 
 struct bunshin_error *tracee_run(struct tracee *tracee, uint64_t entry, uint64_t stack, uint64_t argument) {

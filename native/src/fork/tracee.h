@@ -34,6 +34,9 @@ struct bunshin_error *tracee_set_mask(struct tracee *tracee, uint64_t mask) MUST
 /* Runs one system call in the thread, at a syscall instruction of its vdso. */
 struct bunshin_error *tracee_syscall(struct tracee *tracee, uint64_t vdso, long number, const uint64_t argument[6],
                                      int64_t *ret) MUST_CHECK;
+/* The same in two halves, for many threads at once. */
+struct bunshin_error *tracee_syscall_begin(struct tracee *tracee, uint64_t vdso, long number, const uint64_t argument[6]) MUST_CHECK;
+struct bunshin_error *tracee_syscall_end(struct tracee *tracee, int64_t *ret) MUST_CHECK;
 /* Runs code of ours that ends in a trap. */
 struct bunshin_error *tracee_run(struct tracee *tracee, uint64_t entry, uint64_t stack, uint64_t argument) MUST_CHECK;
 /* Lets a stopped thread run until it has called exec, or has ended; stops it again. *ret: whether it came so far in time. */
