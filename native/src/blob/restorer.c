@@ -204,8 +204,8 @@ static void give_up_privileges(struct restorer_args *args, struct restorer_threa
 
 static void __attribute__((noreturn)) park(struct restorer_args *args, struct restorer_thread *thread) {
     struct rebuild_control *control = CONTROL(args);
-    __atomic_add_fetch(&control->stage[STAGE_PARKED], 1, __ATOMIC_SEQ_CST);
-    blob_call(SYS_futex, &control->stage[STAGE_PARKED], FUTEX_WAKE, 1);
+    if (__atomic_add_fetch(&control->stage[STAGE_PARKED], 1, __ATOMIC_SEQ_CST) == control->wanted[STAGE_PARKED])
+        blob_call(SYS_futex, &control->stage[STAGE_PARKED], FUTEX_WAKE, 1);
     /* A sleep goes on in the kernel from here: pid 1 finds the thread in it and gives it its registers; the kernel then
      * restarts the sleep by itself, with the time that is left. */
     if (thread->sleep == SLEEP_NANOSLEEP) {

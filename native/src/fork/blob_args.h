@@ -50,6 +50,7 @@ enum stage { /* of a process being rebuilt; the control page counts how many hav
 /* Shared by pid 1 and all stubs of a rebuild. */
 struct rebuild_control {
     uint32_t stage[STAGE_COUNT]; /* how many processes (threads for STAGE_PARKED) have reached it; futexes */
+    uint32_t wanted[STAGE_COUNT]; /* of how many the last wakes pid 1 */
     uint32_t open[STAGE_COUNT];  /* set by pid 1: everybody may pass it */
     uint32_t failed;             /* the first failure: 1 while being written, then 2 */
     int32_t failed_pid, failed_step, failed_errno;

@@ -26,9 +26,8 @@
 
 #include "fork/blobs.h"
 #include "fork/confine.h"
+#include "fork/meet.h"
 #include "fork/rebuild.h"
-
-#define TREE_PATIENCE_NS 20000000000ll
 
 enum birth_way { BIRTH_CHILD, BIRTH_SIBLING, BIRTH_ORPHAN };
 
@@ -99,80 +98,6 @@ static struct bunshin_error *plan_births(const struct rebuild *rebuild, struct b
         birth->way = leader->parent == 1 ? BIRTH_SIBLING : BIRTH_ORPHAN;
     }
     return NULL;
-}
-
-/* ---- meeting points ---- */
-
-static void wake(uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE, 0x7fffffff, NULL, NULL, 0); }
-
-static void fail_stub(struct rebuild *rebuild, pid_t pid, enum restorer_step step, int errnum, const char *text) {
-    struct rebuild_control *control = rebuild->control;
-    uint32_t none = 0;
-    if (__atomic_compare_exchange_n(&control->failed, &none, 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
-        control->failed_pid = pid;
-        control->failed_step = step;
-        control->failed_errno = errnum;
-        snprintf(control->failed_text, sizeof control->failed_text, "%s", text);
-        __atomic_store_n(&control->failed, 2, __ATOMIC_SEQ_CST);
-    }
-    for (int stage = 0; stage < STAGE_COUNT; stage++)
-        wake(&control->stage[stage]);
-    _exit(127);
-}
-
-/* A stub arrives at a stage and waits until pid 1 lets all pass. */
-static void meet(struct rebuild *rebuild, enum stage stage) {
-    struct rebuild_control *control = rebuild->control;
-    __atomic_add_fetch(&control->stage[stage], 1, __ATOMIC_SEQ_CST);
-    wake(&control->stage[stage]);
-    while (!__atomic_load_n(&control->open[stage], __ATOMIC_SEQ_CST))
-        syscall(SYS_futex, &control->open[stage], FUTEX_WAIT, 0, NULL, NULL, 0);
-}
-
-static const char *const step_names[STEP_COUNT] = {
-    [STEP_UNMAP] = "clear its memory",       [STEP_MAP] = "map its memory",      [STEP_COPY] = "copy its memory",
-    [STEP_PROTECT] = "protect its memory",   [STEP_VDSO] = "map the vdso",       [STEP_LAYOUT] = "set its memory layout",
-    [STEP_ACTION] = "set a signal handler",  [STEP_THREAD] = "start a thread",   [STEP_TIMER] = "set a timer",
-    [STEP_SIGNAL] = "queue a signal",        [STEP_LIMIT] = "set a limit",       [STEP_CREDENTIALS] = "set its credentials",
-    [STEP_CONFINE] = "confine it",           [STEP_SCHEDULE] = "schedule it",    [STEP_DESCRIPTOR] = "place its descriptors",
-    [STEP_PLACE] = "set its place in the tree", [STEP_BIRTH] = "clone it",
-};
-
-static struct bunshin_error *failure(const struct rebuild *rebuild) {
-    const struct rebuild_control *control = rebuild->control;
-    for (int tries = 0; __atomic_load_n(&control->failed, __ATOMIC_SEQ_CST) == 1 && tries < 1000; tries++)
-        usleep(10);
-    int step = control->failed_step;
-    return bunshin_error_new(BUNSHIN_ERROR_FORK, control->failed_errno, "cannot rebuild pid %d: cannot %s%s%s (0x%llx): %s",
-                             control->failed_pid, step > 0 && step < STEP_COUNT && step_names[step] ? step_names[step] : "go on",
-                             *control->failed_text ? ", " : "", control->failed_text, (unsigned long long)control->failed_detail,
-                             strerrordesc_np(control->failed_errno) ? strerrordesc_np(control->failed_errno) : "unknown error");
-}
-
-/* pid 1 waits until `count` have arrived. A stub that dies without a word is noticed too. */
-static struct bunshin_error *await(struct rebuild *rebuild, enum stage stage, uint32_t count, int64_t deadline) {
-    struct rebuild_control *control = rebuild->control;
-    for (;;) {
-        uint32_t here = __atomic_load_n(&control->stage[stage], __ATOMIC_SEQ_CST);
-        if (__atomic_load_n(&control->failed, __ATOMIC_SEQ_CST))
-            return failure(rebuild);
-        if (here >= count)
-            return NULL;
-        if (init_now() > deadline)
-            return bunshin_error_new(BUNSHIN_ERROR_FORK, ETIMEDOUT, "cannot rebuild: %u of %u processes came to stage %d in time", here, count, stage);
-        struct timespec patience = {0, 20000000};
-        syscall(SYS_futex, &control->stage[stage], FUTEX_WAIT, here, &patience, NULL, 0);
-        siginfo_t dead = {0};
-        if (waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && dead.si_pid &&
-            (dead.si_code == CLD_KILLED || dead.si_code == CLD_DUMPED) && !__atomic_load_n(&control->failed, __ATOMIC_SEQ_CST))
-            return bunshin_error_new(BUNSHIN_ERROR_FORK, EFAULT, "cannot rebuild: pid %d died of signal %d at stage %d", dead.si_pid,
-                                     dead.si_status, stage);
-    }
-}
-
-static void let_pass(struct rebuild *rebuild, enum stage stage) {
-    __atomic_store_n(&rebuild->control->open[stage], 1, __ATOMIC_SEQ_CST);
-    wake(&rebuild->control->open[stage]);
 }
 
 /* ---- a stub ---- */
@@ -325,9 +250,9 @@ static void enter_restorer(struct rebuild *rebuild, const struct image_process *
     uint64_t at = process->hole;
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
     if (code + data + control + page_up(image->size) + stacks > process->hole_size)
-        fail_stub(rebuild, process->pid, STEP_MAP, ENOMEM, "no room for the restorer");
+        meet_fail(rebuild, process->pid, STEP_MAP, ENOMEM, "no room for the restorer");
     if (mmap((void *)at, code + data, PROT_READ | PROT_WRITE | PROT_EXEC, flags, -1, 0) != (void *)at)
-        fail_stub(rebuild, process->pid, STEP_MAP, errno, "room for the restorer");
+        meet_fail(rebuild, process->pid, STEP_MAP, errno, "room for the restorer");
     memcpy((void *)at, blob_restorer(), blob_restorer_size());
     struct restorer_args *args = (void *)(at + code);
     uint64_t threads = (at + code + sizeof *args + 15) & ~15ull;
@@ -341,14 +266,14 @@ static void enter_restorer(struct rebuild *rebuild, const struct image_process *
     /* The control page is shared memory: moved, not copied. */
     uint64_t control_at = at;
     if (mremap(rebuild->control, 0, control, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)at) != (void *)at)
-        fail_stub(rebuild, process->pid, STEP_MAP, errno, "the control page");
+        meet_fail(rebuild, process->pid, STEP_MAP, errno, "the control page");
     at += control;
     uint64_t image_at_address = at;
     if (mmap((void *)at, image->size, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE, rebuild->image_fd, 0) != (void *)at)
-        fail_stub(rebuild, process->pid, STEP_MAP, errno, "the image");
+        meet_fail(rebuild, process->pid, STEP_MAP, errno, "the image");
     at += page_up(image->size);
     if (mmap((void *)at, stacks, PROT_READ | PROT_WRITE, flags, -1, 0) != (void *)at)
-        fail_stub(rebuild, process->pid, STEP_MAP, errno, "stacks for the restorer");
+        meet_fail(rebuild, process->pid, STEP_MAP, errno, "stacks for the restorer");
     *args = (struct restorer_args){
         .self = process->hole,
         .self_end = at + stacks,
@@ -385,44 +310,48 @@ static void stub(struct rebuild *rebuild, const struct births *births, const str
     const struct image_process *process = self->process == IMAGE_NONE ? NULL : IMAGE_PROCESS(rebuild->image, self->process);
     int failed = give_birth(rebuild, births, self->pid, false, self->session);
     if (!failed && rebuild->fault == STEP_PLACE)
-        fail_stub(rebuild, self->pid, STEP_PLACE, EIO, "a fault was asked for");
+        meet_fail(rebuild, self->pid, STEP_PLACE, EIO, "a fault was asked for");
     if (!failed && self->session == self->pid && setsid() < 0)
         failed = errno;
     if (!failed && process)
         failed = pty_take_control(rebuild, process);
+    if (!failed && self->group == self->pid && self->session != self->pid && setpgid(0, 0) != 0)
+        meet_fail(rebuild, self->pid, STEP_PLACE, errno, "lead its group");
     if (!failed)
         failed = give_birth(rebuild, births, self->pid, true, self->session);
     if (rebuild->fault == STEP_BIRTH)
         failed = EIO;
     if (failed)
-        fail_stub(rebuild, self->pid, STEP_BIRTH, failed, "");
-    if (self->group == self->pid && self->session != self->pid && setpgid(0, 0) != 0)
-        fail_stub(rebuild, self->pid, STEP_PLACE, errno, "lead its group");
-    meet(rebuild, STAGE_BORN);
-    if (self->group != self->pid && self->group > 1 && setpgid(0, self->group) != 0)
-        fail_stub(rebuild, self->pid, STEP_PLACE, errno, "join its group");
-    meet(rebuild, STAGE_GROUPED);
+        meet_fail(rebuild, self->pid, STEP_BIRTH, failed, "");
+    meet_arrive(rebuild, STAGE_BORN);
+    /* Only who needs another process to be there waits for it: most are born into their group. */
+    bool joins = self->group > 1 && getpgrp() != self->group;
+    if (joins || (process && process->terminal != IMAGE_NONE && self->session == self->pid))
+        meet_wait(rebuild, STAGE_BORN);
+    if (joins && setpgid(0, self->group) != 0)
+        meet_fail(rebuild, self->pid, STEP_PLACE, errno, "join its group");
+    meet_arrive(rebuild, STAGE_GROUPED);
     if (!process) {
-        __atomic_add_fetch(&rebuild->control->stage[STAGE_READY], 1, __ATOMIC_SEQ_CST);
-        wake(&rebuild->control->stage[STAGE_READY]);
+        meet_wait(rebuild, STAGE_GROUPED);
+        meet_arrive(rebuild, STAGE_READY);
         _exit(0); /* a helper has done its part */
     }
     if (process->state == PROCESS_ZOMBIE) {
+        meet_wait(rebuild, STAGE_GROUPED);
         prctl(PR_SET_NAME, process->name);
-        __atomic_add_fetch(&rebuild->control->stage[STAGE_READY], 1, __ATOMIC_SEQ_CST);
-        wake(&rebuild->control->stage[STAGE_READY]);
+        meet_arrive(rebuild, STAGE_READY);
         become_zombie(rebuild, process);
     }
     if ((failed = pty_set_foreground(rebuild, process)))
-        fail_stub(rebuild, self->pid, STEP_PLACE, failed, "its terminal's foreground group");
+        meet_fail(rebuild, self->pid, STEP_PLACE, failed, "its terminal's foreground group");
     if (fchdir(rebuild_fd(rebuild, process->directory)) != 0)
-        fail_stub(rebuild, self->pid, STEP_PLACE, errno, "its working directory");
+        meet_fail(rebuild, self->pid, STEP_PLACE, errno, "its working directory");
     umask(process->umask);
     personality(process->personality);
     if (rebuild->fault == STEP_DESCRIPTOR)
-        fail_stub(rebuild, self->pid, STEP_DESCRIPTOR, EIO, "");
+        meet_fail(rebuild, self->pid, STEP_DESCRIPTOR, EIO, "");
     if ((failed = place_descriptors(rebuild, process)))
-        fail_stub(rebuild, self->pid, STEP_DESCRIPTOR, failed, "");
+        meet_fail(rebuild, self->pid, STEP_DESCRIPTOR, failed, "");
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     /* Also where it was not: its memory descends from pid 1's, outside whose user namespace an undumpable process could
      * not be sealed again. */
@@ -435,8 +364,7 @@ static void stub(struct rebuild *rebuild, const struct births *births, const str
         prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     if (process->oom_score)
         write_small("/proc/self/oom_score_adj", process->oom_score);
-    __atomic_add_fetch(&rebuild->control->stage[STAGE_READY], 1, __ATOMIC_SEQ_CST);
-    wake(&rebuild->control->stage[STAGE_READY]);
+    meet_arrive(rebuild, STAGE_READY);
     enter_restorer(rebuild, process, self->process);
     __builtin_unreachable();
 }
@@ -448,26 +376,29 @@ struct bunshin_error *tree_rebuild(struct rebuild *rebuild) {
     TRY(plan_births(rebuild, &births));
     struct image_header *image = rebuild->image;
     uint32_t total = (uint32_t)births.count, parked = (uint32_t)image->table[TABLE_THREAD].count;
-    int64_t deadline = init_now() + TREE_PATIENCE_NS;
+    int64_t deadline = init_now() + MEET_PATIENCE_NS;
+    for (int stage = 0; stage < STAGE_COUNT; stage++)
+        rebuild->control->wanted[stage] = stage == STAGE_PARKED ? parked : total;
+    (void)confine_filter(); /* built once, here, and not in every stub */
     int failed = give_birth(rebuild, &births, 1, true, -1);
     if (!failed)
         failed = give_birth(rebuild, &births, 1, false, -1);
     struct bunshin_error *error = failed ? bunshin_error_new(BUNSHIN_ERROR_FORK, failed, "cannot clone a process under its pid: %s", strerrordesc_np(failed)) : NULL;
     if (!error)
-        error = await(rebuild, STAGE_BORN, total, deadline);
+        error = meet_await(rebuild, STAGE_BORN, total, deadline);
     if (!error) {
-        let_pass(rebuild, STAGE_BORN);
-        error = await(rebuild, STAGE_GROUPED, total, deadline);
+        meet_let_pass(rebuild, STAGE_BORN);
+        error = meet_await(rebuild, STAGE_GROUPED, total, deadline);
     }
     if (!error) {
-        let_pass(rebuild, STAGE_GROUPED);
-        error = await(rebuild, STAGE_READY, total, deadline);
+        meet_let_pass(rebuild, STAGE_GROUPED);
+        error = meet_await(rebuild, STAGE_READY, total, deadline);
     }
     for (size_t i = 0; !error && i < births.count; i++)
         if (births.list[i].process == IMAGE_NONE)
             waitpid(births.list[i].pid, NULL, __WALL);
     if (!error)
-        error = await(rebuild, STAGE_PARKED, parked, deadline);
+        error = meet_await(rebuild, STAGE_PARKED, parked, deadline);
     free(births.list);
     return error;
 }
