@@ -42,7 +42,6 @@ KNOWN_FAILURES_OF_ROOT: dict[str, str] = {
 REFUSED: dict[str, str] = {
     "executable_replaced": "an executable that was deleted",
     "memory_shared_by_clone": "memory in common with pid",
-    "main_thread_ended": "a main thread that has ended while others run",
     "proc_files_open": "an open file of a process, /proc/",
     "renamed_open_file": "a file whose name was deleted but which has another",
     "seccomp_filter_of_its_own": "a seccomp filter of its own",

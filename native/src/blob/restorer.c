@@ -278,6 +278,17 @@ static long start_thread(struct restorer_args *args, struct restorer_thread *thr
     return result;
 }
 
+/* A main thread that had ended before: it ends again, alone, as soon as the others are there. */
+static void __attribute__((noreturn)) leader_leave(struct restorer_args *args, const struct image_process *process) {
+    struct rebuild_control *control = CONTROL(args);
+    blob_call(SYS_prctl, PR_SET_NAME, process->name);
+    give_up_privileges(args, THREAD(args, 0)); /* who may signal the process is asked of its main thread */
+    __atomic_add_fetch(&control->stage[STAGE_PARKED], 1, __ATOMIC_SEQ_CST);
+    blob_call(SYS_futex, &control->stage[STAGE_PARKED], FUTEX_WAKE, 1);
+    for (;;)
+        blob_call(SYS_exit, process->exit_code >> 8);
+}
+
 /* ---- the order ---- */
 
 __attribute__((section(".text.entry"))) void blob_entry(struct restorer_args *args) {
@@ -285,9 +296,12 @@ __attribute__((section(".text.entry"))) void blob_entry(struct restorer_args *ar
     restore_memory(args, process);
     restore_locks(args);
     restore_actions(args, process);
-    for (int32_t i = 1; i < args->thread_count; i++)
-        check(args, STEP_THREAD, start_thread(args, THREAD(args, i), args->stacks + (uint64_t)(i - 1) * RESTORER_STACK), THREAD(args, i)->tid);
+    int32_t own = process->leader_gone ? 0 : 1; /* threads that the main thread itself is */
+    for (int32_t i = own; i < args->thread_count; i++)
+        check(args, STEP_THREAD, start_thread(args, THREAD(args, i), args->stacks + (uint64_t)(i - own) * RESTORER_STACK), THREAD(args, i)->tid);
     restore_pending(args, process);
     restore_timers(args, process);
+    if (process->leader_gone)
+        leader_leave(args, process);
     thread_finish(args, THREAD(args, 0));
 }

@@ -60,7 +60,7 @@ static struct bunshin_error *capture_timerfd(struct capture *capture, const stru
     long long value[4];
     unsigned long long ticks = 0;
     unsigned flags;
-    snprintf(path, sizeof path, "%d/fdinfo/%d", holder->process->pid, holder->fd);
+    snprintf(path, sizeof path, "%d/fdinfo/%d", holder->process->alive, holder->fd);
     for (int tries = 0; tries < 5; tries++) {
         (void)timerfd_gettime(holder->copy, &now);
         if (!procfs_read(capture->init->proc, path, &text))
@@ -113,7 +113,7 @@ static struct bunshin_error *capture_epoll(struct capture *capture, const struct
         struct {
             uint32_t efd, tfd, toff;
         } slot = {(uint32_t)holder->fd, (uint32_t)watch.fd, 0};
-        if (syscall(SYS_kcmp, holder->process->pid, holder->process->pid, 7 /* KCMP_EPOLL_TFD */, watch.fd, &slot) != 0) {
+        if (syscall(SYS_kcmp, holder->process->alive, holder->process->alive, 7 /* KCMP_EPOLL_TFD */, watch.fd, &slot) != 0) {
             error = capture_refuse(holder, "an epoll that watches fd %d, which this process has closed since", watch.fd);
             break;
         }

@@ -143,7 +143,7 @@ static struct bunshin_error *capture_new(struct capture *capture, struct holder 
     }
     int32_t self = CAPTURE_COUNT(capture, TABLE_DESCRIPTION, struct image_description);
     struct described described = {.key = key,
-                                  .pid = record.holder,
+                                  .pid = holder->process ? holder->process->alive : 1,
                                   .fd = holder->fd,
                                   .copy = holder->copy,
                                   .description = self,
@@ -159,19 +159,19 @@ static struct bunshin_error *capture_new(struct capture *capture, struct holder 
 static struct bunshin_error *capture_one(struct capture *capture, struct frozen_process *frozen, int fd, struct buffer *info,
                                          struct image_process *process) {
     char path[64], link[4200];
-    snprintf(path, sizeof path, "%d/fd/%d", frozen->pid, fd);
+    snprintf(path, sizeof path, "%d/fd/%d", frozen->alive, fd);
     ssize_t length = readlinkat(capture->init->proc, path, link, sizeof link - 1);
     if (length < 0)
         return bunshin_error_os("cannot read fd %d of pid %d", fd, frozen->pid);
     link[length] = '\0';
-    snprintf(path, sizeof path, "%d/fdinfo/%d", frozen->pid, fd);
+    snprintf(path, sizeof path, "%d/fdinfo/%d", frozen->alive, fd);
     if (!procfs_read(capture->init->proc, path, info))
         return bunshin_error_os("cannot read the state of fd %d of pid %d", fd, frozen->pid);
     uint64_t flags = 0;
     procfs_field((char *)info->data, "flags", 8, &flags);
     uint64_t key = hash_text(0xcbf29ce484222325ull ^ (flags & ~(uint64_t)O_CLOEXEC), link);
     struct holder holder = {.process = frozen, .fd = fd, .copy = -1, .link = link, .info = (char *)info->data};
-    int32_t description = find_same(capture, key, frozen->pid, fd);
+    int32_t description = find_same(capture, key, frozen->alive, fd);
     bool fresh = description == IMAGE_NONE;
     if (fresh) {
         holder.copy = (int)syscall(SYS_pidfd_getfd, frozen->pidfd, fd, 0);
@@ -196,7 +196,7 @@ struct bunshin_error *capture_descriptors(struct capture *capture, struct frozen
     int *fds = NULL;
     size_t count = 0;
     process->first_descriptor = CAPTURE_COUNT(capture, TABLE_DESCRIPTOR, struct image_descriptor);
-    snprintf(path, sizeof path, "%d/fd", frozen->pid);
+    snprintf(path, sizeof path, "%d/fd", frozen->alive);
     if (!procfs_numbers(capture->init->proc, path, &fds, &count))
         return bunshin_error_os("cannot list the descriptors of pid %d", frozen->pid);
     struct buffer info = {0};

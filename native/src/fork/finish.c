@@ -88,10 +88,23 @@ static struct bunshin_error *set_thread(struct rebuild *rebuild, struct tracee *
     return NULL;
 }
 
+/* A main thread that had ended leaves through the restorer's range, which must stay until it has. */
+static struct bunshin_error *await_leader(struct rebuild *rebuild, const struct image_process *process) {
+    char name[16];
+    struct process_stat stat = {0};
+    snprintf(name, sizeof name, "%d", process->pid);
+    for (int64_t deadline = init_now() + FINISH_PATIENCE_NS; init_now() < deadline; usleep(50))
+        if (procfs_stat(rebuild->init->proc, name, &stat) && stat.state == 'Z')
+            return NULL;
+    return bunshin_error_new(BUNSHIN_ERROR_FORK, ETIMEDOUT, "the main thread of pid %d does not end again", process->pid);
+}
+
 /* Nobody runs in the restorer any more: its range goes, by a system call of the process's own vdso. */
 static struct bunshin_error *begin_process(struct rebuild *rebuild, const struct image_process *process, struct tracee *tracees) {
     for (int32_t i = 0; i < process->thread_count; i++)
         TRY(set_thread(rebuild, &tracees[process->first_thread + i], IMAGE_THREAD(rebuild->image, process->first_thread + i)));
+    if (process->leader_gone)
+        TRY(await_leader(rebuild, process));
     uint64_t arguments[6] = {process->hole, process->hole_size};
     return process->vdso ? tracee_syscall_begin(&tracees[process->first_thread], process->vdso_code, SYS_munmap, arguments) : NULL;
 }
@@ -131,7 +144,7 @@ static struct bunshin_error *drop_signal(struct tracee *leader, const struct ima
         int64_t patience[2];
     } words = {1ull << (number - 1), {0, 0}};
     uint64_t at = (ARCH_REG_SP(leader->registers) - ARCH_RED_ZONE - 256) & ~15ull;
-    TRY(tracee_write(process->pid, at, &words, sizeof words));
+    TRY(tracee_write(leader->tid, at, &words, sizeof words));
     uint64_t arguments[6] = {at, 0, at + sizeof words.set, 8};
     int64_t result;
     return tracee_syscall(leader, process->vdso_code, SYS_rt_sigtimedwait, arguments, &result);
@@ -156,7 +169,7 @@ static struct bunshin_error *stop_again(struct rebuild *rebuild, const struct im
     }
     char name[16];
     struct process_stat stat = {0};
-    snprintf(name, sizeof name, "%d", process->pid);
+    snprintf(name, sizeof name, "%d", IMAGE_THREAD(rebuild->image, process->first_thread)->tid);
     for (int tries = 0; tries < 2000 && procfs_stat(rebuild->init->proc, name, &stat) && stat.state != 'T'; tries++)
         usleep(100);
     if (!process->stop_reported || process->parent == 1)

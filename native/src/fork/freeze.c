@@ -16,6 +16,10 @@
 #include "fork/sleep.h"
 #include "init/init.h"
 
+#ifndef PIDFD_THREAD
+#define PIDFD_THREAD O_EXCL
+#endif
+
 static struct tracee *find_thread(struct frozen *frozen, pid_t tid) {
     for (size_t i = 0; i < frozen->thread_count; i++)
         if (frozen->threads[i].tid == tid)
@@ -42,6 +46,27 @@ static struct bunshin_error *add_thread(struct frozen *frozen, const struct trac
     return NULL;
 }
 
+/* A thread that cannot be seized has ended, or is a debugger's, or is beyond pid 1's rights. */
+static struct bunshin_error *refuse_held(int proc, pid_t pid, pid_t tid) {
+    struct process_stat stat, tracer_stat = {0};
+    struct buffer status = {0};
+    uint64_t tracer = 0;
+    char path[48];
+    snprintf(path, sizeof path, "%d/task/%d", pid, tid);
+    if (!procfs_stat(proc, path, &stat) || stat.state == 'Z' || stat.state == 'X')
+        return NULL;
+    snprintf(path, sizeof path, "%d/task/%d/status", pid, tid);
+    if (procfs_read(proc, path, &status))
+        procfs_field((const char *)status.data, "TracerPid", 10, &tracer);
+    buffer_deinit(&status);
+    snprintf(path, sizeof path, "%llu", (unsigned long long)tracer);
+    if (!tracer)
+        return bunshin_error_unsupported(pid, stat.comm, -1, "thread %d, which pid 1 may not look at (it is traced from outside?)", tid);
+    (void)procfs_stat(proc, path, &tracer_stat);
+    return bunshin_error_unsupported(pid, stat.comm, -1, "a debugger's hold on thread %d: pid %llu (%s) traces it", tid,
+                                     (unsigned long long)tracer, tracer_stat.comm);
+}
+
 static struct bunshin_error *seize_process(struct frozen *frozen, int proc, pid_t pid, bool *ret_new) {
     char path[48];
     int *tids = NULL;
@@ -56,15 +81,10 @@ static struct bunshin_error *seize_process(struct frozen *frozen, int proc, pid_
         struct tracee tracee;
         int64_t asleep_since = sleep_began(proc, pid, tids[i]);
         if (!tracee_seize_if_alive(tids[i], pid, &tracee)) {
-            if (errno == ESRCH || errno == EPERM) { /* gone, or a zombie: the next look tells */
-                struct process_stat stat;
-                char name[16];
-                snprintf(name, sizeof name, "%d", pid);
-                if (errno == EPERM && procfs_stat(proc, name, &stat) && stat.state != 'Z' && stat.state != 'X')
-                    error = bunshin_error_unsupported(pid, stat.comm, -1, "a debugger's hold on thread %d (it is traced already)", tids[i]);
-                continue;
-            }
-            error = bunshin_error_os("cannot seize thread %d of pid %d", tids[i], pid);
+            if (errno == EPERM)
+                error = refuse_held(proc, pid, tids[i]);
+            else if (errno != ESRCH) /* gone: the next look tells */
+                error = bunshin_error_os("cannot seize thread %d of pid %d", tids[i], pid);
             continue;
         }
         tracee.asleep_since = asleep_since;
@@ -120,6 +140,20 @@ static struct bunshin_error *wait_all(struct frozen *frozen, int proc, int64_t d
     return NULL;
 }
 
+/* Where the main thread has ended, its memory is seen through another one. */
+static bool read_living(int proc, struct frozen_process *process) {
+    struct process_stat leader = process->stat;
+    char name[16];
+    snprintf(name, sizeof name, "%d", process->alive);
+    if (!procfs_stat(proc, name, &process->stat))
+        return false;
+    memcpy(process->stat.comm, leader.comm, sizeof leader.comm);
+    process->stat.pid = leader.pid;
+    process->stat.exit_signal = leader.exit_signal;
+    process->stat.exit_code = leader.exit_code;
+    return true;
+}
+
 /* The final list: processes, each with its threads in a row, leader first. */
 static struct bunshin_error *arrange(struct frozen *frozen, int proc) {
     int *pids = NULL;
@@ -150,11 +184,15 @@ static struct bunshin_error *arrange(struct frozen *frozen, int proc) {
         process->thread_count = used - process->first_thread;
         process->zombie = process->thread_count == 0;
         if (!process->zombie) {
-            process->pidfd = (int)syscall(SYS_pidfd_open, pids[i], 0);
-            if (process->pidfd < 0)
+            process->alive = threads[process->first_thread].tid;
+            process->pidfd = (int)syscall(SYS_pidfd_open, process->alive, process->alive == pids[i] ? 0 : PIDFD_THREAD);
+            if (process->pidfd < 0 && process->alive != pids[i])
+                error = bunshin_error_unsupported(pids[i], process->stat.comm, -1,
+                                                  "a main thread that has ended while others run (Linux 6.9 can look at those)");
+            else if (process->pidfd < 0)
                 error = bunshin_error_os("cannot open pid %d", pids[i]);
-            if (threads[process->first_thread].tid != pids[i])
-                error = bunshin_error_unsupported(pids[i], process->stat.comm, -1, "a main thread that has ended while others run");
+            else if (process->alive != pids[i] && !read_living(proc, process))
+                error = bunshin_error_os("cannot read the state of thread %d of pid %d", process->alive, pids[i]);
         } else if (process->stat.state != 'Z')
             continue; /* ended between two reads */
         frozen->process_count++;

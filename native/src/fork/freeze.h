@@ -7,6 +7,7 @@
 
 struct frozen_process {
     pid_t pid;
+    pid_t alive; /* a thread of it that runs: what /proc shows below a main thread that has ended is empty */
     struct process_stat stat;
     bool zombie;
     int pidfd;

@@ -89,6 +89,7 @@ enum process_state { PROCESS_LIVE, PROCESS_STOPPED, PROCESS_ZOMBIE };
 struct image_process {
     int32_t pid, parent, group, session;
     int32_t state, exit_code, exit_signal;
+    int32_t leader_gone, pad; /* its main thread has ended, with exit_code; the others run on */
     int32_t stop_signal, stop_reported; /* of a stopped process: what stopped it, and whether its parent has heard */
     int32_t terminal;      /* index of its controlling pty description, or IMAGE_NONE */
     int32_t terminal_group;

@@ -461,12 +461,12 @@ static struct bunshin_error *map_one(struct capture *capture, struct frozen_proc
                                      struct parasite *parasite, const struct runs *runs, size_t *cursor, struct runs *scratch) {
     switch (mapping->kind) {
     case 'a':
-        return map_anonymous(capture, frozen->pid, mapping, runs, cursor, scratch);
+        return map_anonymous(capture, frozen->alive, mapping, runs, cursor, scratch);
     case 's':
     case 'w':
-        return map_copied(capture, frozen->pid, mapping, runs, cursor, scratch);
+        return map_copied(capture, frozen->alive, mapping, runs, cursor, scratch);
     case 'p':
-        return map_store(capture, frozen->pid, mapping, runs, cursor, scratch);
+        return map_store(capture, frozen->alive, mapping, runs, cursor, scratch);
     case 'f':
         break;
     case 'v':
@@ -484,19 +484,19 @@ static struct bunshin_error *map_one(struct capture *capture, struct frozen_proc
     else if (mapping->deleted) {
         if (mapping->shared)
             return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a shared mapping of a deleted file, %.100s", mapping->path);
-        return map_deleted(capture, frozen->pid, mapping);
+        return map_deleted(capture, frozen->alive, mapping);
     } else if (!strncmp(mapping->path, "/dev/", 5) && strcmp(mapping->path, "/dev/zero"))
         return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a mapping of the device %.100s", mapping->path);
     else
         TRY(capture_path(capture, frozen, mapping->path, mapping->shared ? MAPPED_SHARED | (mapping->protection & PROT_WRITE ? O_RDWR : O_RDONLY) : O_RDONLY, &description));
-    return map_file(capture, frozen->pid, mapping, SOURCE_FILE + description, runs, cursor, scratch);
+    return map_file(capture, frozen->alive, mapping, SOURCE_FILE + description, runs, cursor, scratch);
 }
 
 struct bunshin_error *capture_memory(struct capture *capture, struct frozen_process *frozen, const struct mappings *mappings,
                                      struct parasite *parasite, struct image_process *process) {
     struct runs runs = {0}, scratch = {0};
     process->first_op = CAPTURE_COUNT(capture, TABLE_OP, struct image_op);
-    struct bunshin_error *error = scan_pages(capture, frozen->pid, mappings, &runs);
+    struct bunshin_error *error = scan_pages(capture, frozen->alive, mappings, &runs);
     size_t cursor = 0, stored = 0;
     for (size_t i = 0; i < mappings->count; i++)
         stored += mappings->list[i].kind == 'p';

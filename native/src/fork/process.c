@@ -44,7 +44,7 @@ struct bunshin_error *parasite_enter(struct tracee *leader, uint64_t vdso, struc
         return bunshin_error_new(BUNSHIN_ERROR_FORK, (int)-area, "cannot enter pid %d: mmap of %llu bytes failed", leader->process,
                                  (unsigned long long)ret->size);
     ret->area = (uint64_t)area;
-    return tracee_write(leader->process, ret->area, blob_parasite(), blob_parasite_size());
+    return tracee_write(leader->tid, ret->area, blob_parasite(), blob_parasite_size());
 }
 
 struct bunshin_error *parasite_run(struct parasite *parasite, struct tracee *thread) {
@@ -53,9 +53,9 @@ struct bunshin_error *parasite_run(struct parasite *parasite, struct tracee *thr
     size_t answered = parasite->args->task == PARASITE_RESIDENT ? sizeof *parasite->args : asked;
     thread->changed = true;
     TRY(tracee_set_mask(thread, ALL_SIGNALS));
-    TRY(tracee_write(thread->process, args, parasite->args, asked));
+    TRY(tracee_write(thread->tid, args, parasite->args, asked));
     TRY(tracee_run(thread, parasite->area, parasite->area + parasite->size, args));
-    TRY(tracee_read(thread->process, args, parasite->args, answered));
+    TRY(tracee_read(thread->tid, args, parasite->args, answered));
     if (parasite->args->failed)
         return bunshin_error_new(BUNSHIN_ERROR_FORK, parasite->args->failed, "thread %d of pid %d cannot be asked: %s", thread->tid,
                                  thread->process, strerrordesc_np(parasite->args->failed));
@@ -85,7 +85,7 @@ static struct bunshin_error *read_status(struct capture *capture, struct frozen_
                                          uint64_t *ret_caught, uint64_t *ret_ignored, uint64_t *ret_shared_pending) {
     char path[48];
     struct buffer text = {0};
-    snprintf(path, sizeof path, "%d/status", frozen->pid);
+    snprintf(path, sizeof path, "%d/status", frozen->alive);
     if (!procfs_read(capture->init->proc, path, &text))
         return bunshin_error_new(BUNSHIN_ERROR_FORK, ESRCH, "cannot read the status of pid %d", frozen->pid);
     const char *status = (const char *)text.data;
@@ -119,7 +119,7 @@ static struct bunshin_error *read_status(struct capture *capture, struct frozen_
         error = capture_heap(capture, list, sizeof *list * count, &ret->groups);
     }
     buffer_deinit(&text);
-    snprintf(path, sizeof path, "%d/personality", frozen->pid);
+    snprintf(path, sizeof path, "%d/personality", frozen->alive);
     if (!error && procfs_read(capture->init->proc, path, &text))
         ret->personality = (uint32_t)strtoul((const char *)text.data, NULL, 16);
     buffer_deinit(&text);
@@ -131,7 +131,7 @@ static struct bunshin_error *read_status(struct capture *capture, struct frozen_
 static struct bunshin_error *read_limits(struct frozen_process *frozen, struct image_process *ret) {
     for (int which = 0; which < IMAGE_RLIMITS; which++) {
         struct rlimit limit;
-        if (prlimit(frozen->pid, (__rlimit_resource_t)which, NULL, &limit) != 0)
+        if (prlimit(frozen->alive, (__rlimit_resource_t)which, NULL, &limit) != 0)
             return bunshin_error_os("cannot read the limits of pid %d", frozen->pid);
         ret->limits[which][0] = limit.rlim_cur;
         ret->limits[which][1] = limit.rlim_max;
@@ -172,7 +172,7 @@ static struct bunshin_error *read_timer_ids(struct capture *capture, struct froz
                                             struct image_timer *ret) {
     char path[48];
     struct buffer text = {0};
-    snprintf(path, sizeof path, "%d/timers", frozen->pid);
+    snprintf(path, sizeof path, "%d/timers", frozen->alive);
     args->timer_count = 0;
     if (!procfs_read(capture->init->proc, path, &text))
         return NULL;
@@ -268,7 +268,7 @@ static struct bunshin_error *read_places(struct capture *capture, struct frozen_
     static const char *const names[] = {"cwd", "exe", "root"};
     int32_t *const targets[] = {&ret->directory, &ret->executable, NULL};
     for (int i = 0; i < 3; i++) {
-        snprintf(path, sizeof path, "%d/%s", frozen->pid, names[i]);
+        snprintf(path, sizeof path, "%d/%s", frozen->alive, names[i]);
         ssize_t length = readlinkat(capture->init->proc, path, link, sizeof link - 1);
         if (length < 0)
             return bunshin_error_os("cannot read %s of pid %d", names[i], frozen->pid);
@@ -287,7 +287,7 @@ static struct bunshin_error *read_layout(struct capture *capture, struct frozen_
     const struct process_stat *stat = &frozen->stat;
     char path[48];
     struct buffer auxv = {0};
-    snprintf(path, sizeof path, "%d/auxv", frozen->pid);
+    snprintf(path, sizeof path, "%d/auxv", frozen->alive);
     if (!procfs_read(capture->init->proc, path, &auxv))
         return bunshin_error_new(BUNSHIN_ERROR_FORK, ESRCH, "cannot read auxv of pid %d", frozen->pid);
     struct bunshin_error *error = capture_heap(capture, auxv.data, auxv.size, &ret->auxv);
@@ -326,7 +326,7 @@ static struct bunshin_error *ask_parent(struct capture *capture, const struct fr
     struct tracee *leader = &capture->frozen->threads[parent->first_thread];
     struct mappings mappings;
     struct parasite parasite = {0};
-    TRY(mappings_read(capture, parent->pid, &mappings));
+    TRY(mappings_read(capture, parent->alive, &mappings));
     struct bunshin_error *error = parasite_enter(leader, mappings.vdso, &parasite);
     if (!error) {
         uint64_t arguments[6] = {P_PID, (uint64_t)frozen->pid, parasite.area + parasite_code_size(),
@@ -334,7 +334,7 @@ static struct bunshin_error *ask_parent(struct capture *capture, const struct fr
         int64_t result;
         error = tracee_syscall(leader, mappings.vdso, SYS_waitid, arguments, &result);
         if (!error && result == 0)
-            error = tracee_read(parent->pid, parasite.area + parasite_code_size(), ret, sizeof *ret);
+            error = tracee_read(parent->alive, parasite.area + parasite_code_size(), ret, sizeof *ret);
     }
     parasite_leave(&parasite);
     mappings_deinit(&mappings);
@@ -383,6 +383,8 @@ struct bunshin_error *capture_process(struct capture *capture, struct frozen_pro
         .exit_signal = stat->exit_signal,
         .terminal = IMAGE_NONE,
         .terminal_group = stat->tty_pgrp,
+        .leader_gone = frozen->alive != frozen->pid,
+        .exit_code = frozen->alive != frozen->pid ? stat->exit_code : 0,
         .thread_count = (int32_t)frozen->thread_count,
         .first_thread = CAPTURE_COUNT(capture, TABLE_THREAD, struct image_thread),
         .first_action = CAPTURE_COUNT(capture, TABLE_ACTION, struct image_action),
@@ -405,7 +407,7 @@ struct bunshin_error *capture_process(struct capture *capture, struct frozen_pro
     TRY(read_places(capture, frozen, &record));
 
     struct mappings mappings;
-    TRY(mappings_read(capture, frozen->pid, &mappings));
+    TRY(mappings_read(capture, frozen->alive, &mappings));
     struct parasite parasite = {0};
     struct image_timer timers[PARASITE_TIMERS];
     struct bunshin_error *error = parasite_enter(leader, mappings.vdso, &parasite);

@@ -136,13 +136,13 @@ static int open_by_descriptor(struct capture *capture, const struct mapping *map
         char path[64];
         int *fds = NULL;
         size_t count = 0;
-        snprintf(path, sizeof path, "%d/fd", process->pid);
+        snprintf(path, sizeof path, "%d/fd", process->alive);
         if (process->zombie || !procfs_numbers(capture->init->proc, path, &fds, &count))
             continue;
         for (size_t i = 0; i < count; i++) {
             struct stat info;
             char link[300];
-            snprintf(path, sizeof path, "%d/fd/%d", process->pid, fds[i]);
+            snprintf(path, sizeof path, "%d/fd/%d", process->alive, fds[i]);
             if (fstatat(capture->init->proc, path, &info, 0) != 0 || info.st_ino != mapping->inode)
                 continue;
             ssize_t length = readlinkat(capture->init->proc, path, link, sizeof link - 1);
@@ -186,7 +186,7 @@ static struct bunshin_error *capture_pages(struct capture *capture, struct froze
                 known |= runs[i].offset <= offset && offset + size <= runs[i].offset + runs[i].length;
             if (!known) {
                 struct image_run run = {offset, size, store_reserve(capture, size)};
-                TRY(store_copy(capture, frozen->pid, from, size, run.store_offset));
+                TRY(store_copy(capture, frozen->alive, from, size, run.store_offset));
                 TRY(buffer_append(&seen->runs, &run, sizeof run));
             }
             page = end;

@@ -204,14 +204,14 @@ void sleep_note(struct tracee *tracee) {
     enum sleep_kind kind = SLEEP_NANOSLEEP;
     switch (number) {
     case SYS_nanosleep:
-        whole = timespec_at(tracee->process, argument[0]);
+        whole = timespec_at(tracee->tid, argument[0]);
         if (argument[1])
-            rest = timespec_at(tracee->process, argument[1]);
+            rest = timespec_at(tracee->tid, argument[1]);
         break;
     case SYS_clock_nanosleep:
-        whole = argument[1] & TIMER_ABSTIME ? -1 : timespec_at(tracee->process, argument[2]);
+        whole = argument[1] & TIMER_ABSTIME ? -1 : timespec_at(tracee->tid, argument[2]);
         if (argument[3])
-            rest = timespec_at(tracee->process, argument[3]);
+            rest = timespec_at(tracee->tid, argument[3]);
         break;
     case SYS_poll:
         kind = SLEEP_POLL;
@@ -220,7 +220,7 @@ void sleep_note(struct tracee *tracee) {
     case SYS_futex:
         kind = SLEEP_FUTEX;
         if ((argument[1] & 127) == FUTEX_WAIT && argument[3])
-            whole = timespec_at(tracee->process, argument[3]);
+            whole = timespec_at(tracee->tid, argument[3]);
         break;
     default:
         break;

@@ -246,7 +246,7 @@ static void enter_restorer(struct rebuild *rebuild, const struct image_process *
     uint64_t data = page_up(sizeof(struct restorer_args) + sizeof(struct restorer_thread) * (size_t)process->thread_count +
                             process->groups.size + filter_size + 256);
     uint64_t control = page_up(sizeof(struct rebuild_control));
-    uint64_t stacks = (uint64_t)process->thread_count * RESTORER_STACK;
+    uint64_t stacks = (uint64_t)(process->thread_count + process->leader_gone) * RESTORER_STACK;
     uint64_t at = process->hole;
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
     if (code + data + control + page_up(image->size) + stacks > process->hole_size)
@@ -377,6 +377,8 @@ struct bunshin_error *tree_rebuild(struct rebuild *rebuild) {
     struct image_header *image = rebuild->image;
     uint32_t total = (uint32_t)births.count, parked = (uint32_t)image->table[TABLE_THREAD].count;
     int64_t deadline = init_now() + MEET_PATIENCE_NS;
+    for (size_t i = 0; i < image->table[TABLE_PROCESS].count; i++)
+        parked += (uint32_t)IMAGE_PROCESS(image, i)->leader_gone; /* it says so when it leaves */
     for (int stage = 0; stage < STAGE_COUNT; stage++)
         rebuild->control->wanted[stage] = stage == STAGE_PARKED ? parked : total;
     (void)confine_filter(); /* built once, here, and not in every stub */
