@@ -45,7 +45,6 @@ REFUSED: dict[str, str] = {
     "proc_files_open": "an open file of a process, /proc/",
     "renamed_open_file": "a file whose name was deleted but which has another",
     "seccomp_filter_of_its_own": "a seccomp filter of its own",
-    "session_leader_gone": "under a subreaper of another session",
     "shared_mapping_of_deleted_file": "a shared mapping of a deleted file",
     "sysv_shared_memory": "a SysV shared memory segment",
     "traced_child": "a debugger's hold",

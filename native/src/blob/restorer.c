@@ -168,7 +168,7 @@ static void restore_pending(struct restorer_args *args, const struct image_proce
 
 /* ---- threads ---- */
 
-static void give_up_privileges(struct restorer_args *args, struct restorer_thread *thread) {
+static void give_up_privileges(struct restorer_args *args, struct restorer_thread *thread, bool main_thread) {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct data[2];
     blob_call(SYS_prctl, PR_SET_KEEPCAPS, 1);
@@ -184,9 +184,9 @@ static void give_up_privileges(struct restorer_args *args, struct restorer_threa
         check(args, STEP_CREDENTIALS, blob_call(SYS_prctl, PR_SET_DUMPABLE, 1), 2);
     }
     blob_call(SYS_prctl, PR_SET_KEEPCAPS, 0);
-    /* The filter first: setting one needs no privilege after no_new_privs, and what follows is allowed by it. The first
+    /* The filter first: setting one needs no privilege after no_new_privs, and what follows is allowed by it. The main
      * thread, which is last to come here, sets it for all: that is much cheaper than one each. */
-    if (thread->confined && thread == THREAD(args, 0)) {
+    if (thread->confined && main_thread) {
         struct {
             uint16_t length;
             uint64_t filter;
@@ -244,7 +244,7 @@ static void __attribute__((noreturn)) thread_finish(struct restorer_args *args, 
     }
     blob_call(SYS_setpriority, 0, 0, thread->nice);
     blob_call(SYS_ioprio_set, 1, 0, thread->io_priority);
-    give_up_privileges(args, thread);
+    give_up_privileges(args, thread, thread->tid == IMAGE_PROCESS(IMAGE(args), args->process)->pid);
     park(args, thread);
 }
 
@@ -282,9 +282,9 @@ static long start_thread(struct restorer_args *args, struct restorer_thread *thr
 static void __attribute__((noreturn)) leader_leave(struct restorer_args *args, const struct image_process *process) {
     struct rebuild_control *control = CONTROL(args);
     blob_call(SYS_prctl, PR_SET_NAME, process->name);
-    give_up_privileges(args, THREAD(args, 0)); /* who may signal the process is asked of its main thread */
-    __atomic_add_fetch(&control->stage[STAGE_PARKED], 1, __ATOMIC_SEQ_CST);
-    blob_call(SYS_futex, &control->stage[STAGE_PARKED], FUTEX_WAKE, 1);
+    give_up_privileges(args, THREAD(args, 0), true); /* who may signal the process is asked of its main thread */
+    if (__atomic_add_fetch(&control->stage[STAGE_PARKED], 1, __ATOMIC_SEQ_CST) == control->wanted[STAGE_PARKED])
+        blob_call(SYS_futex, &control->stage[STAGE_PARKED], FUTEX_WAKE, 1);
     for (;;)
         blob_call(SYS_exit, process->exit_code >> 8);
 }

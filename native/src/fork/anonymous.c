@@ -17,6 +17,7 @@
 
 #include "fork/capture.h"
 #include "fork/described.h"
+#include "fork/meet.h"
 #include "fork/rebuild.h"
 
 #define TIMERFD_SET_TICKS _IOW('T', 0, __u64)
@@ -244,6 +245,7 @@ int anonymous_open_pidfds(struct rebuild *rebuild, const struct image_process *p
         const struct image_description *record = IMAGE_DESCRIPTION(rebuild->image, descriptor->description);
         if (record->kind != KIND_PIDFD)
             continue;
+        meet_wait(rebuild, STAGE_BORN); /* else the process may not be there yet */
         const struct pidfd_state *state = (const void *)IMAGE_HEAP(rebuild->image, record->data);
         int fd = (int)syscall(SYS_pidfd_open, state->pid, record->flags & O_NONBLOCK);
         if (fd < 0)

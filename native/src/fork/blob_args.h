@@ -42,6 +42,7 @@ struct parasite_args {
 enum stage { /* of a process being rebuilt; the control page counts how many have got there */
     STAGE_BORN,
     STAGE_GROUPED,
+    STAGE_MOVED, /* only where somebody has left the group that bears its number */
     STAGE_READY, /* descriptors and places are set; memory is next */
     STAGE_PARKED,
     STAGE_COUNT,
@@ -52,6 +53,7 @@ struct rebuild_control {
     uint32_t stage[STAGE_COUNT]; /* how many processes (threads for STAGE_PARKED) have reached it; futexes */
     uint32_t wanted[STAGE_COUNT]; /* of how many the last wakes pid 1 */
     uint32_t open[STAGE_COUNT];  /* set by pid 1: everybody may pass it */
+    uint32_t adoption_round, adopting, adopted; /* tree.c: whose turn it is; who may lose his parent; how many have. Futexes */
     uint32_t failed;             /* the first failure: 1 while being written, then 2 */
     int32_t failed_pid, failed_step, failed_errno;
     int64_t failed_detail;

@@ -39,6 +39,16 @@ void meet_wait(struct rebuild *rebuild, enum stage stage) {
         syscall(SYS_futex, &control->open[stage], FUTEX_WAIT, 0, NULL, NULL, 0);
 }
 
+void meet_wait_for(uint32_t *word, uint32_t at_least) {
+    for (uint32_t now; (now = __atomic_load_n(word, __ATOMIC_SEQ_CST)) < at_least;)
+        syscall(SYS_futex, word, FUTEX_WAIT, now, NULL, NULL, 0);
+}
+
+void meet_raise(uint32_t *word) {
+    __atomic_add_fetch(word, 1, __ATOMIC_SEQ_CST);
+    wake(word);
+}
+
 static const char *const step_names[STEP_COUNT] = {
     [STEP_UNMAP] = "clear its memory",       [STEP_MAP] = "map its memory",      [STEP_COPY] = "copy its memory",
     [STEP_PROTECT] = "protect its memory",   [STEP_VDSO] = "map the vdso",       [STEP_LAYOUT] = "set its memory layout",
@@ -51,6 +61,7 @@ static const char *const step_names[STEP_COUNT] = {
 static const char *const stage_names[STAGE_COUNT] = {
     [STAGE_BORN] = "while the tree was born",
     [STAGE_GROUPED] = "while groups were joined",
+    [STAGE_MOVED] = "while groups were left",
     [STAGE_READY] = "while descriptors were placed",
     [STAGE_PARKED] = "while its memory was mapped",
 };

@@ -14,6 +14,9 @@ void meet_fail(struct rebuild *rebuild, pid_t pid, enum restorer_step step, int 
 void meet_arrive(struct rebuild *rebuild, enum stage stage);
 /* Waits until pid 1 lets all pass, which it does once all have arrived. */
 void meet_wait(struct rebuild *rebuild, enum stage stage);
+/* A word of the control page that only grows: one more, and waiting for it. */
+void meet_raise(uint32_t *word);
+void meet_wait_for(uint32_t *word, uint32_t at_least);
 
 /* In pid 1: waits until `count` have arrived. A stub that failed, was killed, or does not come in time is an error. */
 struct bunshin_error *meet_await(struct rebuild *rebuild, enum stage stage, uint32_t count, int64_t deadline) MUST_CHECK;

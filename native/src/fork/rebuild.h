@@ -55,6 +55,8 @@ struct bunshin_error *rebuild_fault(const struct rebuild *rebuild, enum restorer
 
 /* tree.c: clones every process, in its place; returns when all are parked. */
 struct bunshin_error *tree_rebuild(struct rebuild *rebuild) MUST_CHECK;
+/* enter.c: becomes the process of this index. */
+_Noreturn void enter_restorer(struct rebuild *rebuild, const struct image_process *process, int32_t index);
 /* finish.c: gives every parked thread its registers and lets all go. */
 struct bunshin_error *finish_rebuild(struct rebuild *rebuild) MUST_CHECK;
 

@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "fork/births.h"
 #include "fork/capture.h"
 #include "fork/described.h"
 #include "fork/fork.h"
@@ -178,18 +179,28 @@ static double since(int64_t *mark) {
     return ms;
 }
 
-/* A process whose parent is not of its session, and not its leader either, was adopted by a subreaper: nothing can be its
- * parent at birth that makes both right. Adopted by pid 1 it can (tree.c). */
-static struct bunshin_error *refuse_adopted(struct capture *capture) {
+/* A process whose place among parents and sessions no order of births leads to. */
+static struct bunshin_error *refuse_unbearable(struct capture *capture) {
+    const struct birth *impossible = NULL;
+    struct births births;
+    TRY(births_init(&births, capture->frozen->process_count));
     for (size_t i = 0; i < capture->frozen->process_count; i++) {
-        const struct frozen_process *process = &capture->frozen->processes[i];
-        const struct process_stat *stat = &process->stat;
-        const struct frozen_process *parent = freeze_find(capture->frozen, stat->ppid);
-        if (parent && stat->session != process->pid && stat->session != parent->stat.session && parent->stat.session != parent->pid)
-            return bunshin_error_unsupported(process->pid, stat->comm, -1, "a place in session %d under a subreaper of another session",
-                                             stat->session);
+        const struct process_stat *stat = &capture->frozen->processes[i].stat;
+        births_add(&births, &(struct birth){.process = (int32_t)i,
+                                            .pid = capture->frozen->processes[i].pid,
+                                            .parent = stat->ppid,
+                                            .session = stat->session,
+                                            .group = stat->pgrp});
     }
-    return NULL;
+    struct bunshin_error *error = births_plan(&births, &impossible);
+    if (!error && impossible) {
+        const struct frozen_process *process = freeze_find(capture->frozen, impossible->pid);
+        error = bunshin_error_unsupported(impossible->pid, process ? process->stat.comm : "", -1,
+                                          "a place in session %d under pid %d, which was never in it", impossible->session,
+                                          impossible->parent);
+    }
+    births_deinit(&births);
+    return error;
 }
 
 /* Processes made by clone() with parts of their parent: a fork would give each its own. */
@@ -214,7 +225,7 @@ static struct bunshin_error *refuse_common(struct capture *capture) {
 static struct bunshin_error *capture_all(struct capture *capture, int64_t *mark) {
     struct frozen *frozen = capture->frozen;
     TRY(refuse_ipc(capture));
-    TRY(refuse_adopted(capture));
+    TRY(refuse_unbearable(capture));
     TRY(refuse_common(capture));
     call_drain_all(capture->init); /* what tools wrote so far is pid 1's to keep, not a pipe's */
     for (int kind = CALL_SHELL; kind <= CALL_PYTHON; kind++)

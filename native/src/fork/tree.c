@@ -1,6 +1,5 @@
 /*
- * Rebuilding the process tree. Each process is cloned under its own pid by its parent, after the parent has become what it
- * was: so sessions are inherited as they were. Orphans are cloned as siblings by the leader of their session. Leaders of
+ * Rebuilding the process tree. Each process is cloned under its own pid, in its own session, by whom births.c says. Leaders of
  * sessions and groups that are dead already are played by helpers for as long as it takes.
  *
  * The children run this file's code as forks of pid 1, up to the point where they jump into the restorer.
@@ -24,79 +23,50 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fork/blobs.h"
+#include "fork/births.h"
 #include "fork/confine.h"
 #include "fork/meet.h"
 #include "fork/rebuild.h"
 
-enum birth_way { BIRTH_CHILD, BIRTH_SIBLING, BIRTH_ORPHAN };
-
-struct birth { /* a process to be born: one of the image, or a helper */
-    int32_t process; /* index, or IMAGE_NONE for a helper */
-    pid_t pid, parent, session, group;
-    pid_t creator; /* who clones it; 1 for us */
-    enum birth_way way;
-};
-
-struct births {
-    struct birth *list;
-    size_t count;
-    pid_t spare; /* a pid nobody has, for a helper that lives a moment */
-};
-
 /* ---- the plan ---- */
 
-static struct birth *find_birth(const struct births *births, pid_t pid) {
-    for (size_t i = 0; i < births->count; i++)
-        if (births->list[i].pid == pid)
-            return &births->list[i];
-    return NULL;
+static bool is_thread(const struct image_header *image, pid_t tid) {
+    for (size_t i = 0; i < image->table[TABLE_THREAD].count; i++)
+        if (IMAGE_THREAD(image, i)->tid == tid)
+            return true;
+    return false;
 }
 
-static bool is_group_leader_missing(const struct births *births, const struct birth *birth) {
-    return birth->group > 0 && !find_birth(births, birth->group);
+/* Pids that nobody has, for those that live a moment. */
+static void choose_between(const struct image_header *image, struct births *births) {
+    pid_t spare = 30000;
+    for (size_t i = 0; i < births->count; i++)
+        if (births->list[i].way == BIRTH_ORPHAN || births->list[i].way == BIRTH_ADOPTED) {
+            while (births_find(births, spare) || is_thread(image, spare))
+                spare = spare == 32767 ? 300 : spare + 1;
+            births->list[i].between = spare;
+            spare = spare == 32767 ? 300 : spare + 1;
+        }
 }
 
 static struct bunshin_error *plan_births(const struct rebuild *rebuild, struct births *ret) {
     struct image_header *image = rebuild->image;
-    size_t processes = image->table[TABLE_PROCESS].count;
-    ret->list = calloc(processes * 3 + 1, sizeof *ret->list);
-    ret->count = 0;
-    if (!ret->list)
-        return bunshin_error_no_memory();
-    for (size_t i = 0; i < processes; i++) {
+    TRY(births_init(ret, image->table[TABLE_PROCESS].count));
+    for (int32_t i = 0; i < (int32_t)image->table[TABLE_PROCESS].count; i++) {
         const struct image_process *process = IMAGE_PROCESS(image, i);
-        ret->list[ret->count++] = (struct birth){.process = (int32_t)i,
-                                                 .pid = process->pid,
-                                                 .parent = process->parent,
-                                                 .session = process->session,
-                                                 .group = process->group};
+        births_add(ret, &(struct birth){.process = i,
+                                        .pid = process->pid,
+                                        .parent = process->parent,
+                                        .session = process->session,
+                                        .group = process->group});
+        ret->zombies |= process->state == PROCESS_ZOMBIE;
     }
-    for (size_t i = 0; i < processes; i++) {
-        struct birth *birth = &ret->list[i];
-        if (birth->session > 1 && !find_birth(ret, birth->session))
-            ret->list[ret->count++] = (struct birth){
-                .process = IMAGE_NONE, .pid = birth->session, .parent = 1, .session = birth->session, .group = birth->session};
-        if (is_group_leader_missing(ret, birth) && birth->group > 1)
-            ret->list[ret->count++] =
-                (struct birth){.process = IMAGE_NONE, .pid = birth->group, .parent = 1, .session = birth->session, .group = birth->group};
-    }
-    ret->spare = 30000;
-    for (size_t i = 0; i < image->table[TABLE_THREAD].count; i++)
-        while (IMAGE_THREAD(image, i)->tid == ret->spare || find_birth(ret, ret->spare))
-            ret->spare++;
-    for (size_t i = 0; i < ret->count; i++) {
-        struct birth *birth = &ret->list[i];
-        const struct birth *leader = find_birth(ret, birth->session);
-        birth->creator = birth->parent;
-        birth->way = BIRTH_CHILD;
-        if (birth->parent != 1 || birth->session == birth->pid || birth->session <= 1)
-            continue;
-        if (!leader || leader == birth)
-            return bunshin_error_new(BUNSHIN_ERROR_FORK, EINVAL, "pid %d belongs to session %d, which has no leader", birth->pid, birth->session);
-        birth->creator = leader->pid;
-        birth->way = leader->parent == 1 ? BIRTH_SIBLING : BIRTH_ORPHAN;
-    }
+    const struct birth *impossible;
+    TRY(births_plan(ret, &impossible));
+    if (impossible)
+        return bunshin_error_new(BUNSHIN_ERROR_FORK, EINVAL, "pid %d cannot be born into session %d under pid %d", impossible->pid,
+                                 impossible->session, impossible->parent);
+    choose_between(image, ret);
     return NULL;
 }
 
@@ -112,40 +82,81 @@ static pid_t clone_with_pid(pid_t pid, uint64_t flags, int exit_signal) {
     return (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
 }
 
+static pid_t through_another(struct rebuild *rebuild, const struct births *births, const struct birth *child) {
+    pid_t pid = clone_with_pid(child->between, 0, 0);
+    if (pid)
+        return pid;
+    pid = clone_with_pid(child->pid, 0, SIGCHLD);
+    if (pid == 0)
+        stub(rebuild, births, child);
+    if (pid < 0)
+        meet_fail(rebuild, child->pid, STEP_BIRTH, errno, "");
+    if (child->way == BIRTH_ADOPTED)
+        meet_wait_for(&rebuild->control->adopting, (uint32_t)child->round + 1);
+    _exit(0);
+}
+
 /* Clones the processes that are `creator`'s to clone and belong into its present session. Returns 0 or an errno. */
 static int give_birth(struct rebuild *rebuild, const struct births *births, pid_t creator, bool own_session, pid_t session) {
     for (size_t i = 0; i < births->count; i++) {
         const struct birth *child = &births->list[i];
         if (child->creator != creator || child->pid == creator)
             continue;
-        bool here = child->session == session || child->session == child->pid;
+        bool here = child->session == session || (child->session == child->pid && !child->early);
         if (own_session != here)
             continue;
-        if (!own_session && getsid(0) != child->session)
+        if (!own_session && getsid(0) != (child->early ? child->born_in : child->session))
             return EPERM;
         const struct image_process *process = child->process == IMAGE_NONE ? NULL : IMAGE_PROCESS(rebuild->image, child->process);
         pid_t pid;
         if (child->way == BIRTH_SIBLING)
             pid = clone_with_pid(child->pid, CLONE_PARENT, 0);
-        else if (child->way == BIRTH_ORPHAN) {
-            pid = clone_with_pid(births->spare, 0, 0);
-            if (pid == 0) {
-                pid = clone_with_pid(child->pid, 0, SIGCHLD);
-                if (pid == 0)
-                    stub(rebuild, births, child);
-                _exit(pid < 0);
-            }
+        else if (child->way == BIRTH_CHILD) /* a helper's end must not be heard by a parent that it never had */
+            pid = clone_with_pid(child->pid, 0, !process ? (child->parent == 1 ? SIGCHLD : 0) : process->exit_signal >= 0 ? process->exit_signal : SIGCHLD);
+        else if ((pid = through_another(rebuild, births, child)) > 0) {
             int status = 0;
-            if (pid > 0 && (waitpid(pid, &status, __WALL) != pid || status))
+            if (child->way == BIRTH_ORPHAN && (waitpid(pid, &status, __WALL) != pid || status))
                 return ECHILD;
-        } else
-            pid = clone_with_pid(child->pid, 0, process && process->exit_signal >= 0 ? process->exit_signal : SIGCHLD);
+            continue;
+        }
         if (pid == 0)
             stub(rebuild, births, child);
         if (pid < 0)
             return errno;
     }
     return 0;
+}
+
+/*
+ * Adoptions, one adopter a round: it alone is a subreaper then, so that whoever loses his parent below it becomes its own,
+ * whatever subreapers there are in between at other times.
+ */
+static void adopt(struct rebuild *rebuild, const struct births *births, const struct birth *self) {
+    struct rebuild_control *control = rebuild->control;
+    uint32_t due = 0;
+    for (int round = 0; round < births->round_count; round++) {
+        bool adopter = births->adopter[round] == self->pid;
+        if (adopter) {
+            meet_wait_for(&control->adoption_round, (uint32_t)round);
+            prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+            meet_raise(&control->adopting);
+        }
+        for (size_t i = 0; i < births->count; i++) {
+            const struct birth *birth = &births->list[i];
+            if (birth->way != BIRTH_ADOPTED || birth->round != round)
+                continue;
+            due++;
+            if (birth->creator != self->pid)
+                continue;
+            waitpid(birth->between, NULL, __WALL);
+            meet_raise(&control->adopted);
+        }
+        if (adopter) {
+            meet_wait_for(&control->adopted, due);
+            prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
+            meet_raise(&control->adoption_round);
+        }
+    }
 }
 
 static void become_zombie(struct rebuild *rebuild, const struct image_process *process) __attribute__((noreturn));
@@ -166,12 +177,19 @@ static void become_zombie(struct rebuild *rebuild, const struct image_process *p
     _exit(WEXITSTATUS(process->exit_code));
 }
 
-/* The registration of our own libc, which the process to be does not know of, must end before our memory does. */
-static void leave_rseq(void) {
-    extern const ptrdiff_t __rseq_offset;
-    extern const unsigned int __rseq_size;
-    if (__rseq_size)
-        syscall(SYS_rseq, (uintptr_t)__builtin_thread_pointer() + (uintptr_t)__rseq_offset, 32, 1 /* unregister */, 0x53053053);
+/* Children that end now had ended long ago: nobody is to hear of it again. Not blocked, the signal is ignored. */
+static void miss_zombies(struct rebuild *rebuild, const struct births *births, pid_t self) {
+    sigset_t child;
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    sigprocmask(SIG_UNBLOCK, &child, NULL);
+    for (size_t i = 0; i < births->count; i++) {
+        const struct birth *birth = &births->list[i];
+        siginfo_t info;
+        if (birth->parent == self && birth->process != IMAGE_NONE && IMAGE_PROCESS(rebuild->image, birth->process)->state == PROCESS_ZOMBIE)
+            waitid(P_PID, (id_t)birth->pid, &info, WEXITED | WNOWAIT | __WALL);
+    }
+    sigprocmask(SIG_BLOCK, &child, NULL);
 }
 
 static int place_descriptors(struct rebuild *rebuild, const struct image_process *process) {
@@ -202,108 +220,18 @@ static void write_small(const char *path, int value) {
     }
 }
 
-static struct restorer_thread describe_thread(const struct rebuild *rebuild, const struct image_process *process, int32_t index) {
-    const struct image_thread *image = IMAGE_THREAD(rebuild->image, index);
-    struct restorer_thread thread = {
-        .tid = image->tid,
-        .policy = image->policy,
-        .priority = image->priority,
-        .sleep = image->sleep,
-        .sleep_left = image->sleep_left > rebuild->missed ? image->sleep_left - rebuild->missed : 0,
-        .tid_address = image->tid_address,
-        .robust_list = image->robust_list,
-        .robust_length = image->robust_length,
-        .rseq = image->rseq,
-        .rseq_size = image->rseq_size,
-        .rseq_signature = image->rseq_signature,
-        .stack_base = image->stack_base,
-        .stack_size = image->stack_size,
-        .stack_flags = image->stack_flags,
-        .nice = image->nice,
-        .io_priority = image->io_priority,
-        .confined = process->confined,
-        .timer_slack = image->timer_slack,
-        .capabilities = {process->capabilities[0], process->capabilities[1], process->capabilities[2]},
-        .ambient = process->capabilities[4],
-    };
-    arch_registers registers = image->registers;
-    for (int i = 0; i < 3; i++)
-        thread.sleep_argument[i] = ARCH_REG_ARG(registers, i);
-    memcpy(thread.affinity, image->affinity, sizeof thread.affinity);
-    memcpy(thread.uid, process->uid, sizeof thread.uid);
-    memcpy(thread.gid, process->gid, sizeof thread.gid);
-    memcpy(thread.name, image->name, sizeof thread.name);
-    return thread;
+static void join_group(struct rebuild *rebuild, const struct birth *self) {
+    if (self->group > 1 && getpgrp() != self->group && setpgid(0, self->group) != 0)
+        meet_fail(rebuild, self->pid, STEP_PLACE, errno, "join its group");
 }
 
-static uint64_t page_up(uint64_t size) { return (size + ARCH_PAGE - 1) & ~(ARCH_PAGE - 1); }
-
-/* Lays out the hole: code, arguments, threads, groups, filter | control page | image | stacks. Then jumps. */
-static void enter_restorer(struct rebuild *rebuild, const struct image_process *process, int32_t index) {
-    struct image_header *image = rebuild->image;
-    size_t filter_size = confine_filter_length() * sizeof(struct sock_filter);
-    uint64_t code = page_up(blob_restorer_size());
-    uint64_t data = page_up(sizeof(struct restorer_args) + sizeof(struct restorer_thread) * (size_t)process->thread_count +
-                            process->groups.size + filter_size + 256);
-    uint64_t control = page_up(sizeof(struct rebuild_control));
-    uint64_t stacks = (uint64_t)(process->thread_count + process->leader_gone) * RESTORER_STACK;
-    uint64_t at = process->hole;
-    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
-    if (code + data + control + page_up(image->size) + stacks > process->hole_size)
-        meet_fail(rebuild, process->pid, STEP_MAP, ENOMEM, "no room for the restorer");
-    if (mmap((void *)at, code + data, PROT_READ | PROT_WRITE | PROT_EXEC, flags, -1, 0) != (void *)at)
-        meet_fail(rebuild, process->pid, STEP_MAP, errno, "room for the restorer");
-    memcpy((void *)at, blob_restorer(), blob_restorer_size());
-    struct restorer_args *args = (void *)(at + code);
-    uint64_t threads = (at + code + sizeof *args + 15) & ~15ull;
-    for (int32_t i = 0; i < process->thread_count; i++)
-        ((struct restorer_thread *)threads)[i] = describe_thread(rebuild, process, process->first_thread + i);
-    uint64_t groups = threads + sizeof(struct restorer_thread) * (uint64_t)process->thread_count;
-    memcpy((void *)groups, IMAGE_HEAP(image, process->groups), process->groups.size);
-    uint64_t filter = (groups + process->groups.size + 15) & ~15ull;
-    memcpy((void *)filter, confine_filter(), filter_size);
-    at += code + data;
-    /* The control page is shared memory: moved, not copied. */
-    uint64_t control_at = at;
-    if (mremap(rebuild->control, 0, control, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)at) != (void *)at)
-        meet_fail(rebuild, process->pid, STEP_MAP, errno, "the control page");
-    at += control;
-    uint64_t image_at_address = at;
-    if (mmap((void *)at, image->size, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE, rebuild->image_fd, 0) != (void *)at)
-        meet_fail(rebuild, process->pid, STEP_MAP, errno, "the image");
-    at += page_up(image->size);
-    if (mmap((void *)at, stacks, PROT_READ | PROT_WRITE, flags, -1, 0) != (void *)at)
-        meet_fail(rebuild, process->pid, STEP_MAP, errno, "stacks for the restorer");
-    *args = (struct restorer_args){
-        .self = process->hole,
-        .self_end = at + stacks,
-        .image = image_at_address,
-        .control = control_at,
-        .threads = threads,
-        .stacks = at + RESTORER_STACK,
-        .task_end = ARCH_TASK_END,
-        .process = index,
-        .fd_base = rebuild->base,
-        .store_fd = rebuild->store_base,
-        .description_fd = rebuild->description_base,
-        .thread_count = process->thread_count,
-        .fault = rebuild->fault,
-        .without = rebuild->init->without,
-        .filter = filter,
-        .filter_length = confine_filter_length(),
-        .groups = groups,
-        .group_count = process->groups.size / sizeof(uint32_t),
-    };
-    leave_rseq();
-    uint64_t stack = (at + RESTORER_STACK) & ~15ull, entry = process->hole;
-    __asm__ volatile("mov %0, %%rsp\n"
-                     "xor %%ebp, %%ebp\n"
-                     "mov %1, %%rdi\n"
-                     "call *%2\n"
-                     :
-                     : "r"(stack), "r"(args), "r"(entry)
-                     : "memory", "rdi");
-    __builtin_unreachable();
+/* Flags of subreapers wait for the last adoption; helpers are reaped by whom they were put under. */
+static void after_adoptions(struct rebuild *rebuild, const struct births *births, const struct birth *self) {
+    if (IMAGE_PROCESS(rebuild->image, self->process)->subreaper)
+        meet_wait_for(&rebuild->control->adoption_round, (uint32_t)births->round_count);
+    for (size_t i = 0; i < births->count; i++)
+        if (births->list[i].process == IMAGE_NONE && births->list[i].parent == self->pid)
+            waitpid(births->list[i].pid, NULL, __WALL);
 }
 
 static void stub(struct rebuild *rebuild, const struct births *births, const struct birth *self) {
@@ -315,7 +243,7 @@ static void stub(struct rebuild *rebuild, const struct births *births, const str
         failed = errno;
     if (!failed && process)
         failed = pty_take_control(rebuild, process);
-    if (!failed && self->group == self->pid && self->session != self->pid && setpgid(0, 0) != 0)
+    if (!failed && (self->group == self->pid || self->leads_others) && self->session != self->pid && setpgid(0, 0) != 0)
         meet_fail(rebuild, self->pid, STEP_PLACE, errno, "lead its group");
     if (!failed)
         failed = give_birth(rebuild, births, self->pid, true, self->session);
@@ -328,20 +256,31 @@ static void stub(struct rebuild *rebuild, const struct births *births, const str
     bool joins = self->group > 1 && getpgrp() != self->group;
     if (joins || (process && process->terminal != IMAGE_NONE && self->session == self->pid))
         meet_wait(rebuild, STAGE_BORN);
-    if (joins && setpgid(0, self->group) != 0)
-        meet_fail(rebuild, self->pid, STEP_PLACE, errno, "join its group");
+    if (joins && !self->leads_others)
+        join_group(rebuild, self);
     meet_arrive(rebuild, STAGE_GROUPED);
-    if (!process) {
+    if (births->round_count)
+        adopt(rebuild, births, self);
+    if (self->leads_others) {
         meet_wait(rebuild, STAGE_GROUPED);
+        join_group(rebuild, self);
+    }
+    enum stage grouped = births->movers ? STAGE_MOVED : STAGE_GROUPED;
+    if (births->movers)
+        meet_arrive(rebuild, STAGE_MOVED);
+    if (!process) {
+        meet_wait(rebuild, grouped);
         meet_arrive(rebuild, STAGE_READY);
         _exit(0); /* a helper has done its part */
     }
     if (process->state == PROCESS_ZOMBIE) {
-        meet_wait(rebuild, STAGE_GROUPED);
+        meet_wait(rebuild, grouped);
         prctl(PR_SET_NAME, process->name);
         meet_arrive(rebuild, STAGE_READY);
         become_zombie(rebuild, process);
     }
+    if (births->round_count)
+        after_adoptions(rebuild, births, self);
     if ((failed = pty_set_foreground(rebuild, process)))
         meet_fail(rebuild, self->pid, STEP_PLACE, failed, "its terminal's foreground group");
     if (fchdir(rebuild_fd(rebuild, process->directory)) != 0)
@@ -358,6 +297,8 @@ static void stub(struct rebuild *rebuild, const struct births *births, const str
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     if (process->subreaper)
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    while (self->between && process->parent_death_signal && getppid() != self->parent)
+        usleep(20); /* the end of the one in between is not to be taken for its parent's */
     if (process->parent_death_signal)
         prctl(PR_SET_PDEATHSIG, process->parent_death_signal, 0, 0, 0);
     if (process->no_thp)
@@ -365,15 +306,20 @@ static void stub(struct rebuild *rebuild, const struct births *births, const str
     if (process->oom_score)
         write_small("/proc/self/oom_score_adj", process->oom_score);
     meet_arrive(rebuild, STAGE_READY);
+    if (births->zombies)
+        miss_zombies(rebuild, births, self->pid);
     enter_restorer(rebuild, process, self->process);
-    __builtin_unreachable();
 }
 
 /* ---- the order ---- */
 
 struct bunshin_error *tree_rebuild(struct rebuild *rebuild) {
     struct births births;
-    TRY(plan_births(rebuild, &births));
+    struct bunshin_error *error = plan_births(rebuild, &births);
+    if (error) {
+        births_deinit(&births);
+        return error;
+    }
     struct image_header *image = rebuild->image;
     uint32_t total = (uint32_t)births.count, parked = (uint32_t)image->table[TABLE_THREAD].count;
     int64_t deadline = init_now() + MEET_PATIENCE_NS;
@@ -385,7 +331,7 @@ struct bunshin_error *tree_rebuild(struct rebuild *rebuild) {
     int failed = give_birth(rebuild, &births, 1, true, -1);
     if (!failed)
         failed = give_birth(rebuild, &births, 1, false, -1);
-    struct bunshin_error *error = failed ? bunshin_error_new(BUNSHIN_ERROR_FORK, failed, "cannot clone a process under its pid: %s", strerrordesc_np(failed)) : NULL;
+    error = failed ? bunshin_error_new(BUNSHIN_ERROR_FORK, failed, "cannot clone a process under its pid: %s", strerrordesc_np(failed)) : NULL;
     if (!error)
         error = meet_await(rebuild, STAGE_BORN, total, deadline);
     if (!error) {
@@ -394,13 +340,18 @@ struct bunshin_error *tree_rebuild(struct rebuild *rebuild) {
     }
     if (!error) {
         meet_let_pass(rebuild, STAGE_GROUPED);
+        if (births.movers)
+            error = meet_await(rebuild, STAGE_MOVED, total, deadline);
+    }
+    if (!error) {
+        meet_let_pass(rebuild, STAGE_MOVED);
         error = meet_await(rebuild, STAGE_READY, total, deadline);
     }
     for (size_t i = 0; !error && i < births.count; i++)
-        if (births.list[i].process == IMAGE_NONE)
+        if (births.list[i].process == IMAGE_NONE && births.list[i].parent == 1)
             waitpid(births.list[i].pid, NULL, __WALL);
     if (!error)
         error = meet_await(rebuild, STAGE_PARKED, parked, deadline);
-    free(births.list);
+    births_deinit(&births);
     return error;
 }
