@@ -29,7 +29,15 @@ answers, [900 < struct.unpack("qqqq", buffer.raw)[2] <= 1000 for buffer in left]
 
 
 @pytest.mark.parametrize(
-    "without", ["", "pagemap-scan", "overlay-one-by-one", "timer-ids", "pagemap-scan,overlay-one-by-one,timer-ids"]
+    "without",
+    [
+        "",
+        "pagemap-scan",
+        "overlay-one-by-one",
+        "timer-ids",
+        "ipc-ids",
+        "pagemap-scan,overlay-one-by-one,timer-ids,ipc-ids",
+    ],
 )
 def test_a_fork_of_a_fork_without(without: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BUNSHIN_WITHOUT", without)

@@ -46,7 +46,6 @@ REFUSED: dict[str, str] = {
     "renamed_open_file": "a file whose name was deleted but which has another",
     "seccomp_filter_of_its_own": "a seccomp filter of its own",
     "shared_mapping_of_deleted_file": "a shared mapping of a deleted file",
-    "sysv_shared_memory": "a SysV shared memory segment",
     "traced_child": "a debugger's hold",
     "udp_datagrams_queued": "a UDP socket with datagrams not read yet",
     "unix_descriptors_in_flight": "a unix socket with descriptors in its queue",

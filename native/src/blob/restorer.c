@@ -72,6 +72,16 @@ static void restore_memory(struct restorer_args *args, const struct image_proces
             check(args, STEP_PROTECT, blob_call(SYS_mprotect, op->address, op->length, op->protection), (int64_t)op->address);
         else if (op->kind == OP_ADVISE)
             blob_call(SYS_madvise, op->address, op->length, op->flags); /* advice: what cannot be followed is no loss */
+        else if (op->kind == OP_ATTACH) {
+            long at = blob_call(SYS_shmat, IMAGE_SEGMENT(image, op->source)->id, op->address, op->flags);
+            check(args, STEP_MAP, at, (int64_t)op->address);
+        } else if (op->kind == OP_MOVE) {
+            long at = blob_call(SYS_mremap, op->offset, op->length, op->length, 3 /* MREMAP_MAYMOVE | MREMAP_FIXED */, op->address);
+            check(args, STEP_MAP, at, (int64_t)op->address);
+        } else if (op->kind == OP_GROW)
+            check(args, STEP_MAP, blob_call(SYS_mremap, op->address, op->offset, op->length, 0), (int64_t)op->address);
+        else if (op->kind == OP_UNMAP)
+            check(args, STEP_UNMAP, blob_call(SYS_munmap, op->address, op->length), (int64_t)op->address);
         else if (op->kind == OP_LOCK)
             check(args, STEP_MAP, blob_call(SYS_mlock2, op->address, op->length, op->flags), (int64_t)op->address);
     }

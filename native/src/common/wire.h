@@ -19,6 +19,7 @@ enum without {
     WITHOUT_PAGEMAP_SCAN = 1,
     WITHOUT_OVERLAY_ONE_BY_ONE = 2,
     WITHOUT_TIMER_IDS = 4,
+    WITHOUT_IPC_IDS = 8,
 };
 
 enum wire_verb {

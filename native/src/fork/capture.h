@@ -15,7 +15,9 @@ struct store {
     int fd;
     uint64_t inode;
     bool retired; /* what is still mapped from it is stored anew, so that it can go */
-    bool used;    /* an operation of this image names it */
+    bool used;    /* something in this image names it */
+    const uint8_t *view; /* all of it, mapped for comparing; NULL until then */
+    uint64_t view_size;
 };
 
 struct capture {
@@ -25,6 +27,7 @@ struct capture {
     /* page stores: those this workspace was made from, and a new one, last */
     struct store *stores;
     int store_count;
+    unsigned memory_device; /* where the kernel keeps memfds, shared anonymous memory and System V segments */
     uint64_t store_end; /* of the new store */
     bool flatten;       /* the process at hand stands on too many pieces: all of it is stored anew */
     uint64_t bytes_copied, bytes_shared;
@@ -39,6 +42,7 @@ struct capture {
     bool have_inotify; /* inotify.c */
     struct buffer report;
     int64_t sealed_at;
+    int next_id[SYSV_KINDS]; /* sysv.c */
 };
 
 /* ---- tables (seal.c) ---- */
@@ -72,6 +76,8 @@ enum mapping_flag { /* of VmFlags in /proc/PID/smaps */
     MAPPING_HUGE = 64,
     MAPPING_NOT_HUGE = 128,
     MAPPING_MERGEABLE = 256,
+    MAPPING_MAY_WRITE = 512,
+    MAPPING_HUGE_PAGES = 1024,
 };
 
 struct mapping { /* of /proc/PID/smaps */
@@ -139,6 +145,14 @@ struct bunshin_error *shared_capture_mapping(struct capture *capture, struct fro
                                              struct parasite *parasite, int32_t *ret) MUST_CHECK;
 struct bunshin_error *shared_finish(struct capture *capture) MUST_CHECK;
 void shared_forget(struct capture *capture);
+
+/* ---- System V (sysv.c) ---- */
+struct bunshin_error *sysv_capture(struct capture *capture) MUST_CHECK;
+bool sysv_is_segment(const struct capture *capture, const struct mapping *mapping);
+struct bunshin_error *sysv_capture_mapping(struct capture *capture, struct frozen_process *frozen, const struct mappings *mappings,
+                                           const struct mapping *mapping) MUST_CHECK;
+/* When a frozen tree is let go: it was not we who had a segment attached last. */
+void sysv_release(struct frozen *frozen, int proc);
 
 /* ---- pid 1 (own.c) ---- */
 struct bunshin_error *own_capture(struct capture *capture) MUST_CHECK;

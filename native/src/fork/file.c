@@ -40,7 +40,8 @@ static struct bunshin_error *capture_ghost(struct capture *capture, const struct
         off_t end = lseek(source, begin, SEEK_HOLE);
         if (end < 0)
             end = info->st_size;
-        struct image_run run = {(uint64_t)begin, (uint64_t)(end - begin), store_reserve(capture, (uint64_t)(end - begin))};
+        struct image_run run = {
+            .offset = (uint64_t)begin, .length = (uint64_t)(end - begin), .store_offset = store_reserve(capture, (uint64_t)(end - begin))};
         for (off_t done = begin; !error && done < end;) {
             ssize_t got = pread(source, part, (size_t)(end - done) < 1 << 18 ? (size_t)(end - done) : 1 << 18, done);
             if (got <= 0) {

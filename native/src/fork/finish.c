@@ -204,6 +204,8 @@ struct bunshin_error *finish_rebuild(struct rebuild *rebuild) {
             if (process->state != PROCESS_ZOMBIE)
                 error = end ? end_process(rebuild, process, tracees) : begin_process(rebuild, process, tracees);
         }
+    if (!error)
+        error = sysv_finish(rebuild, tracees);
     for (size_t i = 0; !error && i < processes; i++) {
         const struct image_process *process = IMAGE_PROCESS(rebuild->image, i);
         if (process->state == PROCESS_STOPPED)

@@ -195,6 +195,7 @@ struct bunshin_error *fork_rebuild(struct init *init, int image_fd, const int *s
     choose_numbers(&rebuild, store_count);
     TRY(take_numbers(&rebuild, image_fd, stores, store_count));
     TRY(rebuild_fault(&rebuild, STEP_DESCRIPTIONS, "descriptions"));
+    TRY(sysv_rebuild(&rebuild));
     TRY(rebuild_descriptions(&rebuild));
     TRY(rebuild_fault(&rebuild, STEP_LOCKS, "locks"));
     TRY(rebuild_locks(&rebuild));

@@ -29,6 +29,10 @@ enum op_kind {
     OP_PROTECT, /* mprotect */
     OP_LOCK,    /* mlock2 with flags */
     OP_ADVISE,  /* madvise, flags: the advice */
+    OP_ATTACH,  /* shmat with flags; source: a segment */
+    OP_MOVE,    /* mremap from address `offset` */
+    OP_GROW,    /* mremap in place, from `offset` bytes to `length` */
+    OP_UNMAP,   /* munmap */
 };
 #define SOURCE_ANONYMOUS (-1)
 /* A page store of this index, or SOURCE_FILE + index of a description. */
@@ -182,13 +186,24 @@ struct image_shared {
     uint64_t size;
     int32_t seals, kind;
     struct span name; /* of a memfd, or a path below /dev/shm */
-    struct span runs; /* struct image_run[], in the newest page store */
+    int32_t first_run, run_count;
     uint32_t mode, uid, gid;
-    int32_t store;
+    int32_t pad;
 };
 
-struct image_run {
+struct image_run { /* a piece of an object's content, and where it is stored */
     uint64_t offset, length, store_offset;
+    int32_t store, pad;
+};
+
+struct image_segment { /* System V shared memory */
+    uint64_t size;
+    int32_t id, key, name_key; /* name_key: what it was made with, where a removal took the key away */
+    uint32_t mode; /* with the kernel's marks: to be removed, locked */
+    uint32_t uid, gid, creator_uid, creator_gid;
+    int32_t creator, last; /* pids */
+    int32_t first_run, run_count;
+    int32_t pad;
 };
 
 struct image_pty {
@@ -239,6 +254,8 @@ struct image_call {
     uint64_t total[3];
 };
 
+enum sysv_kind { SYSV_SHM, SYSV_SEM, SYSV_MSG, SYSV_KINDS };
+
 /* ---- the whole ---- */
 
 enum table {
@@ -255,6 +272,8 @@ enum table {
     TABLE_PTY,
     TABLE_SOCKET,
     TABLE_LOCK,
+    TABLE_RUN,
+    TABLE_SEGMENT,
     TABLE_SESSION,
     TABLE_CALL,
     TABLE_HEAP,
@@ -270,7 +289,8 @@ struct image_header {
     int32_t last_pid;
     uint64_t next_call;
     int64_t sealed_at; /* CLOCK_MONOTONIC ns */
-    uint32_t generation, pad;
+    uint32_t generation;
+    int32_t next_id[SYSV_KINDS]; /* of System V objects; -1 where there are none */
 };
 
 static inline void *image_at(const struct image_header *header, enum table table) {
@@ -286,6 +306,8 @@ static inline void *image_at(const struct image_header *header, enum table table
 #define IMAGE_PTY(h, i) ((struct image_pty *)image_at(h, TABLE_PTY) + (i))
 #define IMAGE_SOCKET(h, i) ((struct image_socket *)image_at(h, TABLE_SOCKET) + (i))
 #define IMAGE_LOCK(h, i) ((struct image_lock *)image_at(h, TABLE_LOCK) + (i))
+#define IMAGE_RUN(h, i) ((struct image_run *)image_at(h, TABLE_RUN) + (i))
+#define IMAGE_SEGMENT(h, i) ((struct image_segment *)image_at(h, TABLE_SEGMENT) + (i))
 #define IMAGE_HEAP(h, s) ((uint8_t *)image_at(h, TABLE_HEAP) + (s).offset)
 
 #endif

@@ -48,7 +48,7 @@ static char classify(const struct capture *capture, struct mapping *mapping) {
             return 'a';
         return !strncmp(path, "[anon_shmem", 11) ? 'f' : 'x';
     }
-    if (!mapping->inode)
+    if (!mapping->inode && strncmp(path, "/SYSV", 5)) /* a System V segment's inode is its id */
         return *path ? 'x' : 'a';
     for (int i = 0; i < capture->store_count; i++)
         if (capture->stores[i].inode == mapping->inode && !strncmp(path, "/memfd:bunshin-pages", 20)) {
@@ -64,7 +64,8 @@ static unsigned read_flags(const char *text) {
         unsigned flag;
     } flags[] = {{" gd", MAPPING_GROWS},      {" lo", MAPPING_LOCKED},           {" lf", MAPPING_LOCKED_ON_FAULT},
                  {" dc", MAPPING_NOT_FOR_CHILDREN}, {" wf", MAPPING_WIPED_IN_CHILDREN}, {" dd", MAPPING_NOT_DUMPED},
-                 {" hg", MAPPING_HUGE},       {" nh", MAPPING_NOT_HUGE},         {" mg", MAPPING_MERGEABLE}};
+                 {" hg", MAPPING_HUGE},       {" nh", MAPPING_NOT_HUGE},         {" mg", MAPPING_MERGEABLE},
+                 {" mw", MAPPING_MAY_WRITE},  {" ht", MAPPING_HUGE_PAGES}};
     unsigned found = 0;
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (strstr(text, flags[i].name))
@@ -416,8 +417,7 @@ static struct bunshin_error *map_deleted(struct capture *capture, pid_t pid, con
 
 static bool is_memory_object(const struct mapping *mapping) {
     const char *path = mapping->path;
-    return !strncmp(path, "/memfd:", 7) || !strncmp(path, "[anon_shmem", 11) || !strncmp(path, "/SYSV", 5) ||
-           !strncmp(path, "/dev/shm/", 9) || (!strncmp(path, "/dev/zero", 9) && mapping->deleted);
+    return !strncmp(path, "/memfd:", 7) || !strncmp(path, "[anon_shmem", 11) || !strncmp(path, "/dev/shm/", 9) || (!strncmp(path, "/dev/zero", 9) && mapping->deleted);
 }
 
 /* What the program had said of a mapping. */
@@ -457,8 +457,10 @@ static struct bunshin_error *find_hole(const struct mappings *mappings, uint64_t
 
 /* ---- the order ---- */
 
-static struct bunshin_error *map_one(struct capture *capture, struct frozen_process *frozen, const struct mapping *mapping,
-                                     struct parasite *parasite, const struct runs *runs, size_t *cursor, struct runs *scratch) {
+static struct bunshin_error *map_one(struct capture *capture, struct frozen_process *frozen, const struct mappings *mappings,
+                                     const struct mapping *mapping, struct parasite *parasite, const struct runs *runs, size_t *cursor, struct runs *scratch) {
+    if (mapping->flags & MAPPING_HUGE_PAGES)
+        return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "memory in huge pages (MAP_HUGETLB)");
     switch (mapping->kind) {
     case 'a':
         return map_anonymous(capture, frozen->alive, mapping, runs, cursor, scratch);
@@ -477,6 +479,8 @@ static struct bunshin_error *map_one(struct capture *capture, struct frozen_proc
         return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a mapping of %.100s", mapping->path);
     }
     int32_t description;
+    if (sysv_is_segment(capture, mapping))
+        return sysv_capture_mapping(capture, frozen, mappings, mapping);
     if (is_memory_object(mapping))
         TRY(shared_capture_mapping(capture, frozen, mapping, parasite, &description));
     else if (*mapping->path != '/')
@@ -505,7 +509,7 @@ struct bunshin_error *capture_memory(struct capture *capture, struct frozen_proc
         const struct mapping *mapping = &mappings->list[i];
         if (mapping->start >= parasite->area && mapping->end <= parasite->area + parasite->size)
             continue; /* ours, for the moment */
-        error = map_one(capture, frozen, mapping, parasite, &runs, &cursor, &scratch);
+        error = map_one(capture, frozen, mappings, mapping, parasite, &runs, &cursor, &scratch);
         if (!error && mapping->flags && mapping->kind != 'v' && mapping->kind != 'x')
             error = advise(capture, mapping);
     }

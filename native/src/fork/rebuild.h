@@ -13,6 +13,8 @@
 #include "fork/image.h"
 #include "init/init.h"
 
+struct tracee;
+
 struct rebuild {
     struct init *init;
     struct image_header *image;
@@ -42,6 +44,9 @@ struct bunshin_error *shared_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *inotify_rebuild(struct rebuild *rebuild, int32_t index) MUST_CHECK;
 /* Last of all: from then on every opening of a file is told. */
 struct bunshin_error *inotify_watch_all(struct rebuild *rebuild) MUST_CHECK;
+/* Before there are processes, and after they are there. */
+struct bunshin_error *sysv_rebuild(struct rebuild *rebuild) MUST_CHECK;
+struct bunshin_error *sysv_finish(struct rebuild *rebuild, struct tracee *tracees) MUST_CHECK;
 struct bunshin_error *own_rebuild(struct rebuild *rebuild) MUST_CHECK;
 
 /* In a stub, once its descriptors are in place. Return 0 or an errno. */

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "fork/births.h"
@@ -20,12 +21,24 @@
 #include "fork/fork.h"
 
 static const size_t record_size[TABLE_COUNT] = {
-    sizeof(struct image_process),     sizeof(struct image_thread),     sizeof(struct image_op),
-    sizeof(struct image_action),      sizeof(struct image_timer),      sizeof(struct image_signal),
-    sizeof(struct image_description), sizeof(struct image_descriptor), sizeof(struct image_pipe),
-    sizeof(struct image_shared),      sizeof(struct image_pty),        sizeof(struct image_socket),
-    sizeof(struct image_lock),        sizeof(struct image_session),    sizeof(struct image_call),
-    1,
+    [TABLE_PROCESS] = sizeof(struct image_process),
+    [TABLE_THREAD] = sizeof(struct image_thread),
+    [TABLE_OP] = sizeof(struct image_op),
+    [TABLE_ACTION] = sizeof(struct image_action),
+    [TABLE_TIMER] = sizeof(struct image_timer),
+    [TABLE_SIGNAL] = sizeof(struct image_signal),
+    [TABLE_DESCRIPTION] = sizeof(struct image_description),
+    [TABLE_DESCRIPTOR] = sizeof(struct image_descriptor),
+    [TABLE_PIPE] = sizeof(struct image_pipe),
+    [TABLE_SHARED] = sizeof(struct image_shared),
+    [TABLE_PTY] = sizeof(struct image_pty),
+    [TABLE_SOCKET] = sizeof(struct image_socket),
+    [TABLE_LOCK] = sizeof(struct image_lock),
+    [TABLE_RUN] = sizeof(struct image_run),
+    [TABLE_SEGMENT] = sizeof(struct image_segment),
+    [TABLE_SESSION] = sizeof(struct image_session),
+    [TABLE_CALL] = sizeof(struct image_call),
+    [TABLE_HEAP] = 1,
 };
 
 /* ---- tables ---- */
@@ -74,7 +87,12 @@ static struct bunshin_error *open_stores(struct capture *capture) {
         TRY(add_store(capture, fork_stores.fd[i]));
         capture->stores[i].retired = fork_stores.count > STORES_MOST && i > 0 && i < fork_stores.count - STORES_KEPT;
     }
-    return add_store(capture, memfd_create("bunshin-pages", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    struct stat info;
+    TRY(add_store(capture, memfd_create("bunshin-pages", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+    if (fstat(capture->stores[capture->store_count - 1].fd, &info) != 0)
+        return bunshin_error_os("cannot look at a page store");
+    capture->memory_device = major(info.st_dev) << 20 | minor(info.st_dev);
+    return NULL;
 }
 
 /* Stores that no operation names are left out of the image; the rest move up. */
@@ -92,38 +110,14 @@ static void drop_unused_stores(struct capture *capture) {
         if ((op->kind == OP_MAP || op->kind == OP_COPY) && op->source >= 0 && op->source < SOURCE_FILE)
             op->source = number[op->source];
     }
-    for (int32_t i = 0; i < CAPTURE_COUNT(capture, TABLE_SHARED, struct image_shared); i++)
-        CAPTURE_AT(capture, TABLE_SHARED, struct image_shared, i)->store = kept - 1;
+    for (int32_t i = 0; i < CAPTURE_COUNT(capture, TABLE_RUN, struct image_run); i++) {
+        struct image_run *run = CAPTURE_AT(capture, TABLE_RUN, struct image_run, i);
+        run->store = number[run->store];
+    }
     for (int32_t i = 0; i < CAPTURE_COUNT(capture, TABLE_DESCRIPTION, struct image_description); i++)
         if (CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, i)->kind == KIND_GHOST)
             CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, i)->object = kept - 1;
     capture->store_count = kept;
-}
-
-/* ---- what no process shows ---- */
-
-/* System V objects live in the workspace's IPC namespace, whether or not a process uses them at the moment. */
-static struct bunshin_error *refuse_ipc(struct capture *capture) {
-    static const char *const kinds[][2] = {{"sysvipc/shm", "a SysV shared memory segment"},
-                                           {"sysvipc/sem", "a SysV semaphore set"},
-                                           {"sysvipc/msg", "a SysV message queue"}};
-    struct buffer text = {0};
-    struct bunshin_error *error = NULL;
-    for (int i = 0; !error && i < 3; i++) {
-        if (!procfs_read(capture->init->proc, kinds[i][0], &text))
-            continue;
-        const char *second = strchr((const char *)text.data, '\n');
-        int id = 0, creator = 0;
-        if (!second || !second[1])
-            continue;
-        /* key, id, mode, then size and creator for memory; who made semaphores and queues is not shown. */
-        (void)sscanf(second + 1, i == 0 ? "%*d %d %*o %*u %d" : "%*d %d", &id, &creator);
-        const struct frozen_process *process = creator > 0 ? freeze_find(capture->frozen, creator) : NULL;
-        error = process ? bunshin_error_unsupported(creator, process->stat.comm, -1, "%s (id %d)", kinds[i][1], id)
-                        : bunshin_error_new(BUNSHIN_ERROR_UNSUPPORTED, 0, "cannot fork: the workspace holds %s (id %d)", kinds[i][1], id);
-    }
-    buffer_deinit(&text);
-    return error;
 }
 
 /* ---- the image ---- */
@@ -137,6 +131,7 @@ static struct bunshin_error *write_image(struct capture *capture, int *ret) {
         .next_call = capture->init->next_call,
         .generation = capture->init->settings.generation,
     };
+    memcpy(header.next_id, capture->next_id, sizeof header.next_id);
     uint64_t at = sizeof header;
     for (int table = 0; table < TABLE_COUNT; table++) {
         at = (at + 63) & ~63ull;
@@ -224,7 +219,7 @@ static struct bunshin_error *refuse_common(struct capture *capture) {
 
 static struct bunshin_error *capture_all(struct capture *capture, int64_t *mark) {
     struct frozen *frozen = capture->frozen;
-    TRY(refuse_ipc(capture));
+    TRY(sysv_capture(capture));
     TRY(refuse_unbearable(capture));
     TRY(refuse_common(capture));
     call_drain_all(capture->init); /* what tools wrote so far is pid 1's to keep, not a pipe's */
@@ -250,6 +245,9 @@ static void capture_deinit(struct capture *capture) {
     buffer_deinit(&capture->bounce);
     buffer_deinit(&capture->unix_peers);
     buffer_deinit(&capture->report);
+    for (int i = 0; i < capture->store_count; i++)
+        if (capture->stores[i].view)
+            munmap((void *)capture->stores[i].view, capture->stores[i].view_size);
     free(capture->stores);
 }
 
@@ -298,6 +296,8 @@ void fork_seal(struct init *init, struct wire *request) {
             error = wire_send(reply, &answer);
     }
     if (error) {
+        if (capture.frozen)
+            sysv_release(capture.frozen, init->proc);
         freeze_release(capture.frozen);
         if (error->code != BUNSHIN_ERROR_UNSUPPORTED && error != bunshin_error_no_memory())
             error->code = BUNSHIN_ERROR_FORK;
@@ -317,6 +317,7 @@ void fork_seal(struct init *init, struct wire *request) {
 void fork_release(struct init *init) {
     if (!init->sealed)
         return;
+    sysv_release(init->frozen, init->proc);
     freeze_release(init->frozen);
     init->frozen = NULL;
     init->sealed = false;

@@ -14,9 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fork/capture.h"
+#include "fork/content.h"
 #include "fork/described.h"
-#include "fork/rebuild.h"
 
 #define SHM "/dev/shm/"
 
@@ -54,31 +53,11 @@ static struct bunshin_error *store_content(struct capture *capture, int copy, ui
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", copy);
     int source = open(path, O_RDONLY | O_CLOEXEC);
-    uint8_t *part = malloc(1 << 18);
-    struct bunshin_error *error = source < 0 ? bunshin_error_os("cannot read shared memory") : part ? NULL : bunshin_error_no_memory();
-    off_t at = 0;
-    while (!error && (uint64_t)at < size) {
-        off_t begin = lseek(source, at, SEEK_DATA);
-        if (begin < 0)
-            break;
-        off_t end = lseek(source, begin, SEEK_HOLE);
-        struct image_run run = {(uint64_t)begin, (uint64_t)(end - begin), store_reserve(capture, (uint64_t)(end - begin))};
-        for (off_t done = begin; !error && done < end;) {
-            size_t want = (size_t)(end - done) < 1 << 18 ? (size_t)(end - done) : 1 << 18;
-            ssize_t got = pread(source, part, want, done);
-            if (got <= 0)
-                error = bunshin_error_os("cannot read shared memory");
-            else
-                error = store_write(capture, part, (size_t)got, run.store_offset + (uint64_t)(done - begin));
-            done += got;
-        }
-        if (!error)
-            error = buffer_append(&seen->runs, &run, sizeof run);
-        at = end;
-    }
-    if (source >= 0)
-        close(source);
-    free(part);
+    if (source < 0)
+        return bunshin_error_os("cannot read shared memory");
+    const struct known *known = content_known(seen->device ? CONTENT_INTERNAL : CONTENT_NAMED, seen->inode);
+    struct bunshin_error *error = content_take_file(capture, known, source, size, &seen->runs);
+    close(source);
     return error;
 }
 
@@ -104,8 +83,7 @@ static struct bunshin_error *capture_object(struct capture *capture, int copy, c
                                   .kind = kind,
                                   .mode = info.st_mode & 07777,
                                   .uid = info.st_uid,
-                                  .gid = info.st_gid,
-                                  .store = capture->store_count - 1};
+                                  .gid = info.st_gid};
     char name[4200];
     size_t length = strlen(link), cut = length > 10 && !strcmp(link + length - 10, " (deleted)") ? 10 : 0;
     snprintf(name, sizeof name, "%.*s", (int)(length - cut), kind == SHARED_MEMFD ? link + 7 : link);
@@ -185,7 +163,7 @@ static struct bunshin_error *capture_pages(struct capture *capture, struct froze
             for (size_t i = 0; i < seen->runs.size / sizeof *runs; i++)
                 known |= runs[i].offset <= offset && offset + size <= runs[i].offset + runs[i].length;
             if (!known) {
-                struct image_run run = {offset, size, store_reserve(capture, size)};
+                struct image_run run = {.offset = offset, .length = size, .store_offset = store_reserve(capture, size), .store = capture->store_count - 1};
                 TRY(store_copy(capture, frozen->alive, from, size, run.store_offset));
                 TRY(buffer_append(&seen->runs, &run, sizeof run));
             }
@@ -197,8 +175,6 @@ static struct bunshin_error *capture_pages(struct capture *capture, struct froze
 
 struct bunshin_error *shared_capture_mapping(struct capture *capture, struct frozen_process *frozen, const struct mapping *mapping,
                                              struct parasite *parasite, int32_t *ret) {
-    if (!strncmp(mapping->path, "/SYSV", 5))
-        return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a SysV shared memory segment");
     char link[4200];
     snprintf(link, sizeof link, "%s%s", mapping->path, mapping->deleted ? " (deleted)" : "");
     bool internal = kind_of(link) <= SHARED_ANONYMOUS;
@@ -210,7 +186,7 @@ struct bunshin_error *shared_capture_mapping(struct capture *capture, struct fro
             close(copy);
             TRY(error);
         } else {
-            struct image_shared object = {.kind = internal ? SHARED_ANONYMOUS : SHARED_UNLINKED, .mode = 0600, .store = capture->store_count - 1};
+            struct image_shared object = {.kind = internal ? SHARED_ANONYMOUS : SHARED_UNLINKED, .mode = 0600};
             TRY(capture_text(capture, internal ? "shared" : mapping->path, &object.name));
             TRY(add_seen(capture, &object, mapping->inode, internal, &seen));
             seen->by_pages = true;
@@ -268,9 +244,8 @@ struct bunshin_error *shared_finish(struct capture *capture) {
     TRY(capture_names(capture, SHM));
     for (size_t i = 0; i < capture->shared_count; i++) {
         struct shared_seen *seen = &capture->shared[i];
-        struct span runs;
-        TRY(capture_heap(capture, seen->runs.data, seen->runs.size, &runs));
-        CAPTURE_AT(capture, TABLE_SHARED, struct image_shared, seen->object)->runs = runs;
+        struct image_shared *object = CAPTURE_AT(capture, TABLE_SHARED, struct image_shared, seen->object);
+        TRY(content_add(capture, &seen->runs, &object->first_run, &object->run_count));
     }
     return NULL;
 }
@@ -299,20 +274,11 @@ static struct bunshin_error *make_object(struct rebuild *rebuild, const struct i
         return bunshin_error_os("cannot set the mode of %.100s", name);
     if (ftruncate(fd, (off_t)object->size) != 0)
         return bunshin_error_os("cannot size shared memory %.100s", name);
-    const struct image_run *run = (const void *)IMAGE_HEAP(rebuild->image, object->runs);
-    int store = rebuild->store_base + object->store;
-    for (size_t i = 0; i < object->runs.size / sizeof *run; i++) {
-        off_t from = (off_t)run[i].store_offset, to = (off_t)run[i].offset;
-        for (uint64_t left = run[i].length; left;) {
-            static uint8_t part[1 << 17];
-            ssize_t got = pread(store, part, left < sizeof part ? left : sizeof part, from);
-            if (got <= 0 || pwrite(fd, part, (size_t)got, to) != got)
-                return bunshin_error_os("cannot fill shared memory %.100s", name);
-            from += got;
-            to += got;
-            left -= (uint64_t)got;
-        }
-    }
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return bunshin_error_os("cannot look at shared memory");
+    TRY(content_fill_file(rebuild, object->first_run, object->run_count, fd, object->kind <= SHARED_ANONYMOUS ? CONTENT_INTERNAL : CONTENT_NAMED,
+                          info.st_ino));
     if (object->kind == SHARED_UNLINKED)
         unlink(name);
     return NULL;

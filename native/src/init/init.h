@@ -27,6 +27,7 @@ struct settings {
     } layer[SETTINGS_LAYERS];
     int layer_count;
     int last_pid_fd; /* where the next pid can be set, opened before /proc/sys became read-only; or -1 */
+    int kernel_fd;   /* /proc/sys/kernel from then, for what else can be set there; or -1 */
     char **environment; /* "NAME=value", NULL at the end */
     size_t environment_count;
     char *cwd;
