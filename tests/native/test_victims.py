@@ -40,10 +40,8 @@ KNOWN_FAILURES_OF_ROOT: dict[str, str] = {
 
 # Refused by name, for now: the words that the refusal must hold.
 REFUSED: dict[str, str] = {
-    "executable_replaced": "an executable that was deleted",
     "memory_shared_by_clone": "memory in common with pid",
     "proc_files_open": "an open file of a process, /proc/",
-    "renamed_open_file": "a file whose name was deleted but which has another",
     "seccomp_filter_of_its_own": "a seccomp filter of its own",
     "shared_mapping_of_deleted_file": "a shared mapping of a deleted file",
     "traced_child": "a debugger's hold",

@@ -5,6 +5,8 @@
 #ifndef BUNSHIN_FORK_CAPTURE_H
 #define BUNSHIN_FORK_CAPTURE_H
 
+#include <sys/stat.h>
+
 #include "common/buffer.h"
 #include "fork/blob_args.h"
 #include "fork/freeze.h"
@@ -39,7 +41,8 @@ struct capture {
     size_t shared_count;
     struct buffer unix_peers; /* socket.c */
     bool have_unix_peers;
-    bool have_inotify; /* inotify.c */
+    struct buffer located; /* locate.c */
+    size_t not_located;
     struct buffer report;
     int64_t sealed_at;
     int next_id[SYSV_KINDS]; /* sysv.c */
@@ -124,6 +127,8 @@ struct bunshin_error *capture_own(struct capture *capture, int fd, int32_t *ret)
 struct bunshin_error *capture_path(struct capture *capture, struct frozen_process *frozen, const char *link, int flags, int32_t *ret) MUST_CHECK;
 struct bunshin_error *capture_refuse(const struct holder *holder, const char *format, ...) __attribute__((format(printf, 2, 3))) MUST_CHECK;
 
+struct bunshin_error *ghost_capture(struct capture *capture, int copy, const char *path, const struct stat *info,
+                                    struct image_description *ret) MUST_CHECK;
 struct bunshin_error *file_capture(struct capture *capture, const struct holder *holder, struct image_description *ret) MUST_CHECK;
 struct bunshin_error *pipe_capture(struct capture *capture, const struct holder *holder, int32_t self, struct image_description *ret) MUST_CHECK;
 struct bunshin_error *anonymous_capture(struct capture *capture, const struct holder *holder, struct image_description *ret) MUST_CHECK;
@@ -133,9 +138,12 @@ struct bunshin_error *socket_capture(struct capture *capture, const struct holde
 struct bunshin_error *pty_connect(struct capture *capture) MUST_CHECK;
 struct bunshin_error *socket_connect(struct capture *capture) MUST_CHECK;
 
+/* After all were looked for by inode: files whose name was another. */
+struct bunshin_error *file_connect(struct capture *capture) MUST_CHECK;
+
 /* ---- inotify.c ---- */
 struct bunshin_error *inotify_capture(struct capture *capture, const struct holder *holder, struct image_description *ret) MUST_CHECK;
-/* After all descriptors are known: what the watches lie on. */
+/* The same for what watches lie on. */
 struct bunshin_error *inotify_connect(struct capture *capture) MUST_CHECK;
 
 /* ---- shared memory (shared.c) ---- */

@@ -109,6 +109,8 @@ static struct bunshin_error *capture_locks(struct capture *capture, const struct
 static struct bunshin_error *describe(struct capture *capture, struct holder *holder, const struct stat *info, int32_t self,
                                       struct image_description *ret) {
     const char *link = holder->link;
+    if (ret->flags & O_PATH && *link == '/' && strncmp(link, "/memfd:", 7))
+        return file_capture(capture, holder, ret); /* nothing is open there */
     if (S_ISFIFO(info->st_mode))
         return pipe_capture(capture, holder, self, ret);
     if (S_ISSOCK(info->st_mode))
@@ -133,6 +135,7 @@ static struct bunshin_error *capture_new(struct capture *capture, struct holder 
         .flags = fcntl(holder->copy, F_GETFL),
         .position = lseek(holder->copy, 0, SEEK_CUR),
         .object = IMAGE_NONE,
+        .same_as = IMAGE_NONE,
         .holder = holder->process ? holder->process->pid : 1,
         .holder_fd = holder->fd,
     };

@@ -84,15 +84,18 @@ static struct bunshin_error *take_numbers(struct rebuild *rebuild, int image_fd,
 
 /* ---- descriptions ---- */
 
+static bool is_path_only(const struct image_description *record) { return record->kind == KIND_FILE && record->flags & O_PATH; }
+
 static struct bunshin_error *rebuild_descriptions(struct rebuild *rebuild) {
     struct image_header *image = rebuild->image;
     int32_t count = (int32_t)image->table[TABLE_DESCRIPTION].count;
     TRY(shared_rebuild_all(rebuild)); /* first: what lies below /dev/shm must be there to be opened */
+    TRY(ghost_rebuild_all(rebuild));
     /* Files opened for writing come first: that copies them up, and whoever reads then reads what is written. */
     for (int reads = 0; reads < 2; reads++)
         for (int32_t i = 0; i < count; i++) {
             const struct image_description *record = IMAGE_DESCRIPTION(image, i);
-            if ((record->kind == KIND_FILE || record->kind == KIND_GHOST) && ((record->flags & O_ACCMODE) == O_RDONLY) == reads)
+            if (record->kind == KIND_FILE && !is_path_only(record) && ((record->flags & O_ACCMODE) == O_RDONLY) == reads)
                 TRY(file_rebuild(rebuild, i));
         }
     for (int32_t i = 0; i < count; i++) {
@@ -105,6 +108,10 @@ static struct bunshin_error *rebuild_descriptions(struct rebuild *rebuild) {
     TRY(pipe_rebuild_all(rebuild));
     TRY(pty_rebuild_all(rebuild));
     TRY(socket_rebuild_all(rebuild));
+    /* What shows a FIFO, a socket or a terminal without opening it: these are there now. */
+    for (int32_t i = 0; i < count; i++)
+        if (is_path_only(IMAGE_DESCRIPTION(image, i)))
+            TRY(file_rebuild(rebuild, i));
     for (int32_t i = 0; i < count; i++)
         if (!rebuild->made[i])
             return bunshin_error_new(BUNSHIN_ERROR_FORK, EINVAL, "an image holds a description of kind %d that nothing makes",

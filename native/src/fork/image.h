@@ -150,7 +150,7 @@ struct image_description {
     int32_t owner_signal;
     int32_t holder, holder_fd; /* pid and fd of who held it when found; an epoll is filled there */
     int32_t copy_up; /* written in the workspace and mapped shared: must be in the upper layer before it is mapped */
-    int32_t pad;
+    int32_t same_as; /* of a ghost: the description with which it is made, where that is another */
 };
 
 struct image_descriptor {

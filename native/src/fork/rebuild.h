@@ -36,6 +36,7 @@ struct bunshin_error *rebuild_place(struct rebuild *rebuild, int32_t index, int 
 void rebuild_set_flags(int fd, int flags);
 
 struct bunshin_error *file_rebuild(struct rebuild *rebuild, int32_t index) MUST_CHECK;
+struct bunshin_error *ghost_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *pipe_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *anonymous_rebuild(struct rebuild *rebuild, int32_t index) MUST_CHECK;
 struct bunshin_error *pty_rebuild_all(struct rebuild *rebuild) MUST_CHECK;

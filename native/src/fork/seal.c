@@ -19,6 +19,7 @@
 #include "fork/capture.h"
 #include "fork/described.h"
 #include "fork/fork.h"
+#include "fork/locate.h"
 
 static const size_t record_size[TABLE_COUNT] = {
     [TABLE_PROCESS] = sizeof(struct image_process),
@@ -232,6 +233,8 @@ static struct bunshin_error *capture_all(struct capture *capture, int64_t *mark)
     TRY(shared_finish(capture));
     TRY(pty_connect(capture));
     TRY(socket_connect(capture));
+    TRY(locate_all(capture));
+    TRY(file_connect(capture));
     TRY(inotify_connect(capture));
     TRY(buffer_printf(&capture->report, "capture %.3f\n", since(mark)));
     return NULL;
@@ -244,6 +247,7 @@ static void capture_deinit(struct capture *capture) {
         buffer_deinit(&capture->table[table]);
     buffer_deinit(&capture->bounce);
     buffer_deinit(&capture->unix_peers);
+    buffer_deinit(&capture->located);
     buffer_deinit(&capture->report);
     for (int i = 0; i < capture->store_count; i++)
         if (capture->stores[i].view)
