@@ -34,9 +34,7 @@ KNOWN_FAILURES: dict[str, str] = {
     "unix_peer_credentials": "the other side of a connection seems to be pid 1",
 }
 # Of root alone: an ordinary user's workspace has one user.
-KNOWN_FAILURES_OF_ROOT: dict[str, str] = {
-    "credentials": "a process that changed its user can be looked at (dumpable) after a fork",
-}
+KNOWN_FAILURES_OF_ROOT: dict[str, str] = {}
 
 # Refused by name, for now: the words that the refusal must hold.
 REFUSED: dict[str, str] = {

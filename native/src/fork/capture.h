@@ -45,6 +45,7 @@ struct capture {
     size_t not_located;
     struct buffer report;
     int64_t sealed_at;
+    bool not_dumpable; /* some process is not */
     int next_id[SYSV_KINDS]; /* sysv.c */
 };
 

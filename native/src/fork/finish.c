@@ -115,6 +115,10 @@ static struct bunshin_error *end_process(struct rebuild *rebuild, const struct i
         TRY(tracee_syscall_end(&tracees[process->first_thread], &result));
     if (result)
         return bunshin_error_new(BUNSHIN_ERROR_FORK, (int)-result, "cannot clear up in pid %d", process->pid);
+    if (process->dumpable != 1 && process->vdso) {
+        uint64_t arguments[6] = {PR_SET_DUMPABLE, 0};
+        TRY(tracee_syscall(&tracees[process->first_thread], process->vdso_code, SYS_prctl, arguments, &result));
+    }
     for (int32_t i = 0; i < process->thread_count; i++) {
         struct tracee *tracee = &tracees[process->first_thread + i];
         TRY(tracee_write_registers(tracee, &tracee->registers));

@@ -175,6 +175,11 @@ struct bunshin_error *rebuild_fault(const struct rebuild *rebuild, enum restorer
     return bunshin_error_new(BUNSHIN_ERROR_FORK, EIO, "cannot rebuild %s: a fault was asked for", name);
 }
 
+bool fork_begins_inside(int image_fd) {
+    struct image_header header;
+    return pread(image_fd, &header, sizeof header, 0) == sizeof header && header.begin_inside;
+}
+
 /* ---- the order ---- */
 
 struct bunshin_error *fork_rebuild(struct init *init, int image_fd, const int *stores, int store_count, struct buffer *ret_report) {

@@ -18,4 +18,7 @@ void fork_release(struct init *init);
 struct bunshin_error *fork_rebuild(struct init *init, int image, const int *stores, int store_count,
                                    struct buffer *ret_report) MUST_CHECK;
 
+/* Whether the processes of an image must descend from a pid 1 that began inside; see init.c. */
+bool fork_begins_inside(int image_fd);
+
 #endif

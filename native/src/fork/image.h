@@ -290,6 +290,7 @@ struct image_header {
     uint64_t next_call;
     int64_t sealed_at; /* CLOCK_MONOTONIC ns */
     uint32_t generation;
+    int32_t begin_inside; /* its processes must descend from a pid 1 that began in their user namespace */
     int32_t next_id[SYSV_KINDS]; /* of System V objects; -1 where there are none */
 };
 

@@ -421,6 +421,7 @@ struct bunshin_error *capture_process(struct capture *capture, struct frozen_pro
     if (!error) {
         const struct parasite_args *args = parasite.args;
         record.dumpable = args->dumpable;
+        capture->not_dumpable |= args->dumpable != 1;
         record.parent_death_signal = args->parent_death_signal;
         record.keep_capabilities = args->keep_capabilities;
         record.subreaper = args->subreaper;

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,6 +124,9 @@ static void drop_unused_stores(struct capture *capture) {
 
 /* ---- the image ---- */
 
+/* Who changes its user is not dumpable from then on. */
+#define CHANGES_OF_USER (1ull << CAP_SETUID | 1ull << CAP_SETGID)
+
 static struct bunshin_error *write_image(struct capture *capture, int *ret) {
     struct image_header header = {
         .magic = IMAGE_MAGIC,
@@ -131,6 +135,7 @@ static struct bunshin_error *write_image(struct capture *capture, int *ret) {
         .sealed_at = capture->sealed_at,
         .next_call = capture->init->next_call,
         .generation = capture->init->settings.generation,
+        .begin_inside = capture->not_dumpable || capture->init->settings.capabilities & CHANGES_OF_USER,
     };
     memcpy(header.next_id, capture->next_id, sizeof header.next_id);
     uint64_t at = sizeof header;

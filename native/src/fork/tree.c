@@ -292,9 +292,7 @@ static void stub(struct rebuild *rebuild, const struct births *births, const str
     if ((failed = place_descriptors(rebuild, process)))
         meet_fail(rebuild, self->pid, STEP_DESCRIPTOR, failed, "");
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    /* Also where it was not: its memory descends from pid 1's, outside whose user namespace an undumpable process could
-     * not be sealed again. */
-    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* finish.c takes it back */
     if (process->subreaper)
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     while (self->between && process->parent_death_signal && getppid() != self->parent)

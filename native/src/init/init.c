@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -222,8 +223,44 @@ static struct bunshin_error *begin(struct init *init, const struct wire *request
     return NULL;
 }
 
-void init_main(const struct wire *request, int oom_fd) {
+/*
+ * A process that is not dumpable can be looked at only by who has rights over the user namespace in which its memory
+ * began, by exec. The processes of a fork descend from pid 1, and pid 1 from the keeper, which began outside: so pid 1
+ * begins anew, inside, where it matters (it takes most of a millisecond). It hands itself the request.
+ */
+static void begin_inside(const struct wire *request, int oom_fd) {
+    int pair[2];
+    char number[2][16];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) != 0)
+        return;
+    struct bunshin_error *error = wire_send(pair[1], request);
+    close(pair[1]);
+    snprintf(number[0], sizeof number[0], "%d", pair[0]);
+    snprintf(number[1], sizeof number[1], "%d", oom_fd);
+    (void)fcntl(oom_fd, F_SETFD, 0);
+    char *const argv[] = {"bunshin-init", "inside", number[0], number[1], NULL};
+    char *const environment[] = {NULL};
+    if (!error)
+        execve("/proc/self/exe", argv, environment);
+    bunshin_error_destroy(error); /* without it, most forks work as well */
+    close(pair[0]);
+}
+
+void init_main_inside(int socket, int oom_fd) {
+    struct wire request;
+    bool open = false;
+    if (wire_receive(socket, -1, &request, &open) || !open)
+        _exit(1);
+    close(socket);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    init_main(&request, oom_fd, true);
+    _exit(1);
+}
+
+void init_main(const struct wire *request, int oom_fd, bool inside) {
     static struct init init;
+    if (!inside && request->fd_count > 2 && fork_begins_inside(request->fd[2]))
+        begin_inside(request, oom_fd);
     init = (struct init){.control = request->fd_count > 1 ? request->fd[1] : -1, .oom_fd = oom_fd, .fault = (int)request->argument[1], .without = (int)request->argument[2]};
     int reply = request->fd_count ? request->fd[0] : -1;
     struct buffer report = {0};

@@ -178,6 +178,8 @@ void inspect_open(struct init *init, struct wire *request);
 void inspect_limits(struct init *init, int64_t now);
 
 /* Never returns. */
-void init_main(const struct wire *request, int oom_fd);
+/* inside: its memory began in the workspace's own user namespace. */
+void init_main(const struct wire *request, int oom_fd, bool inside);
+void init_main_inside(int socket, int oom_fd) __attribute__((noreturn));
 
 #endif

@@ -3,12 +3,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "init/init.h"
 #include "keeper/keeper.h"
 
 int main(int argc, char **argv) {
     if (argc == 3 && !strcmp(argv[1], "probe")) {
         printf("%s\n", cgroup_support(argv[2]));
         return 0;
+    }
+    if (argc == 4 && !strcmp(argv[1], "inside")) {
+        int socket = atoi(argv[2]), oom_fd = atoi(argv[3]);
+        size_t room = (size_t)(argv[3] + strlen(argv[3]) - argv[0]);
+        memset(argv[0], 0, room);
+        snprintf(argv[0], room, "bunshin-init");
+        init_main_inside(socket, oom_fd);
     }
     if (argc != 5 || strcmp(argv[1], "keeper")) {
         fprintf(stderr, "bunshin-init is started by bunshin_gym; it does nothing by itself\n");
