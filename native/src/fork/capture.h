@@ -34,6 +34,8 @@ struct capture {
     bool flatten;       /* the process at hand stands on too many pieces: all of it is stored anew */
     uint64_t bytes_copied, bytes_shared;
     struct buffer bounce;
+    int32_t kin, kin_end; /* kin.c: operations of the relative that the process at hand is compared with */
+    struct buffer compared, common;
     /* what turns up more than once */
     struct described *described; /* descriptor.c */
     size_t described_count;

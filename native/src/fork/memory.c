@@ -9,15 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "common/pagemap.h"
 #include "fork/blobs.h"
 #include "fork/capture.h"
+#include "fork/kin.h"
+#include "fork/scan.h"
 
 #define BOUNCE (512u << 10)
 /* Written pages inside a file mapping: from this many in a row on, a mapping is cheaper for every fork than a copy. */
@@ -136,100 +136,6 @@ struct bunshin_error *mappings_read(struct capture *capture, pid_t pid, struct m
     return NULL;
 }
 
-/* ---- pages that differ from what is mapped below them ---- */
-
-struct run {
-    uint64_t start, end;
-};
-
-struct runs {
-    struct buffer buffer;
-};
-
-#define RUN(r, i) ((struct run *)(void *)(r)->buffer.data)[i]
-#define RUN_COUNT(r) ((r)->buffer.size / sizeof(struct run))
-
-static struct bunshin_error *add_run(struct runs *runs, uint64_t start, uint64_t end) {
-    size_t count = RUN_COUNT(runs);
-    if (count && RUN(runs, count - 1).end == start) {
-        RUN(runs, count - 1).end = end;
-        return NULL;
-    }
-    struct run run = {start, end};
-    return buffer_append(&runs->buffer, &run, sizeof run);
-}
-
-static struct bunshin_error *scan_with_ioctl(int pagemap, struct runs *ret, bool *ret_unsupported) {
-    static struct pagemap_region regions[2048];
-    struct pagemap_scan scan = {
-        .size = sizeof scan,
-        .start = 0,
-        .end = ARCH_TASK_END,
-        .vec = (uint64_t)(uintptr_t)regions,
-        .vec_len = sizeof regions / sizeof *regions,
-        .category_inverted = PAGEMAP_FILE | PAGEMAP_ZERO,
-        .category_mask = PAGEMAP_FILE | PAGEMAP_ZERO,
-        .category_anyof_mask = PAGEMAP_PRESENT | PAGEMAP_SWAPPED,
-        .return_mask = PAGEMAP_PRESENT,
-    };
-    while (scan.start < scan.end) {
-        int found = ioctl(pagemap, PAGEMAP_SCAN_IOCTL, &scan);
-        if (found < 0) {
-            if (errno == ENOTTY || errno == EINVAL) {
-                *ret_unsupported = true;
-                return NULL;
-            }
-            return bunshin_error_os("cannot scan pages");
-        }
-        for (int i = 0; i < found; i++)
-            TRY(add_run(ret, regions[i].start, regions[i].end));
-        /* When the kernel's own buffer filled up on the way, walk_end can lie before what was returned. */
-        uint64_t next = scan.walk_end;
-        if (found && regions[found - 1].end > next)
-            next = regions[found - 1].end;
-        if (next <= scan.start)
-            break;
-        scan.start = next;
-    }
-    return NULL;
-}
-
-/* Before Linux 6.7: one word a page. Zero pages cannot be told apart there and are stored like others. */
-static struct bunshin_error *scan_by_reading(int pagemap, const struct mappings *mappings, struct runs *ret) {
-    static uint64_t words[8192];
-    for (size_t m = 0; m < mappings->count; m++) {
-        const struct mapping *mapping = &mappings->list[m];
-        if (mapping->kind == 'v' || mapping->kind == 'x' || mapping->shared)
-            continue;
-        for (uint64_t at = mapping->start; at < mapping->end;) {
-            uint64_t pages = (mapping->end - at) / ARCH_PAGE;
-            if (pages > sizeof words / sizeof *words)
-                pages = sizeof words / sizeof *words;
-            ssize_t got = pread(pagemap, words, pages * 8, (off_t)(at / ARCH_PAGE * 8));
-            if (got <= 0)
-                return bunshin_error_os("cannot read pagemap");
-            for (ssize_t i = 0; i < got / 8; i++, at += ARCH_PAGE)
-                if (words[i] >> 62 && !(words[i] >> 61 & 1))
-                    TRY(add_run(ret, at, at + ARCH_PAGE));
-        }
-    }
-    return NULL;
-}
-
-static struct bunshin_error *scan_pages(struct capture *capture, pid_t pid, const struct mappings *mappings, struct runs *ret) {
-    char path[32];
-    snprintf(path, sizeof path, "%d/pagemap", pid);
-    int pagemap = openat(capture->init->proc, path, O_RDONLY | O_CLOEXEC);
-    if (pagemap < 0)
-        return bunshin_error_os("cannot open the page map of pid %d", pid);
-    bool unsupported = capture->init->without & WITHOUT_PAGEMAP_SCAN;
-    struct bunshin_error *error = unsupported ? NULL : scan_with_ioctl(pagemap, ret, &unsupported);
-    if (!error && unsupported)
-        error = scan_by_reading(pagemap, mappings, ret);
-    close(pagemap);
-    return error;
-}
-
 /* ---- the page store ---- */
 
 uint64_t store_reserve(struct capture *capture, uint64_t length) {
@@ -293,7 +199,7 @@ static struct bunshin_error *pieces(const struct runs *runs, size_t *cursor, uin
             if (count && gap != GAPS_STAY && from - RUN(ret, count - 1).end <= gap)
                 RUN(ret, count - 1).end = to;
             else
-                TRY(add_run(ret, from, to));
+                TRY(runs_add(ret, from, to));
         }
         if (RUN_COUNT(ret) <= PIECES_MOST || gap == GAPS_STAY)
             return NULL;
@@ -312,18 +218,39 @@ static struct bunshin_error *copy_runs(struct capture *capture, pid_t pid, const
     return NULL;
 }
 
+/* A piece of written pages: what is equal to a relative's is named, the rest is stored. */
+static struct bunshin_error *map_piece(struct capture *capture, pid_t pid, int protection, const struct runs *runs, size_t cursor,
+                                       struct run piece) {
+    int store = capture->store_count - 1;
+    TRY(kin_find(capture, pid, runs, cursor, piece.start, piece.end, &capture->common));
+    uint64_t at = piece.start;
+    for (size_t i = 0; i <= KIN_RANGE_COUNT(&capture->common); i++) {
+        bool last = i == KIN_RANGE_COUNT(&capture->common);
+        uint64_t until = last ? piece.end : KIN_RANGE(&capture->common, i).start;
+        if (until > at) {
+            uint64_t offset = store_reserve(capture, until - at);
+            TRY(copy_runs(capture, pid, runs, cursor, at, until, offset));
+            TRY(add_op(capture, OP_MAP, at, until - at, store, offset, protection, PRIVATE));
+        }
+        if (last)
+            break;
+        struct kin_range range = KIN_RANGE(&capture->common, i);
+        TRY(add_op(capture, OP_MAP, range.start, range.end - range.start, store, range.offset, protection, PRIVATE));
+        capture->bytes_shared += range.end - range.start;
+        at = range.end;
+    }
+    return NULL;
+}
+
 static struct bunshin_error *map_anonymous(struct capture *capture, pid_t pid, const struct mapping *mapping, const struct runs *runs,
                                            size_t *cursor, struct runs *scratch) {
-    int store = capture->store_count - 1;
     TRY(pieces(runs, cursor, mapping->start, mapping->end, ANON_GAP_PAGES * ARCH_PAGE, scratch));
     uint64_t at = mapping->start;
     for (size_t i = 0; i < RUN_COUNT(scratch); i++) {
         struct run piece = RUN(scratch, i);
         if (piece.start > at)
             TRY(add_op(capture, OP_MAP, at, piece.start - at, SOURCE_ANONYMOUS, 0, mapping->protection, PRIVATE | MAP_ANONYMOUS));
-        uint64_t offset = store_reserve(capture, piece.end - piece.start);
-        TRY(copy_runs(capture, pid, runs, *cursor, piece.start, piece.end, offset));
-        TRY(add_op(capture, OP_MAP, piece.start, piece.end - piece.start, store, offset, mapping->protection, PRIVATE));
+        TRY(map_piece(capture, pid, mapping->protection, runs, *cursor, piece));
         at = piece.end;
     }
     if (at < mapping->end)
@@ -350,8 +277,13 @@ static struct bunshin_error *map_store(struct capture *capture, pid_t pid, const
         if (i == RUN_COUNT(scratch))
             break;
         struct run piece = RUN(scratch, i);
-        uint64_t offset = store_reserve(capture, piece.end - piece.start);
-        TRY(store_copy(capture, pid, piece.start, piece.end - piece.start, offset)); /* gaps hold the older store's pages */
+        uint64_t offset;
+        bool common;
+        TRY(kin_has(capture, pid, piece.start, piece.end, &offset, &common));
+        if (!common) {
+            offset = store_reserve(capture, piece.end - piece.start);
+            TRY(store_copy(capture, pid, piece.start, piece.end - piece.start, offset)); /* gaps hold the older store's pages */
+        }
         TRY(add_op(capture, OP_MAP, piece.start, piece.end - piece.start, store, offset, mapping->protection, PRIVATE));
         at = piece.end;
     }
@@ -390,8 +322,13 @@ static struct bunshin_error *map_file(struct capture *capture, pid_t pid, const 
     TRY(add_op(capture, OP_MAP, mapping->start, mapping->end - mapping->start, source, mapping->offset, protection, flags));
     for (size_t i = 0; i < RUN_COUNT(scratch); i++) {
         struct run piece = RUN(scratch, i);
-        uint64_t length = piece.end - piece.start, offset = store_reserve(capture, length);
-        TRY(store_copy(capture, pid, piece.start, length, offset));
+        uint64_t length = piece.end - piece.start, offset;
+        bool common;
+        TRY(kin_has(capture, pid, piece.start, piece.end, &offset, &common));
+        if (!common) {
+            offset = store_reserve(capture, length);
+            TRY(store_copy(capture, pid, piece.start, length, offset));
+        }
         bool mapped = maps && length / ARCH_PAGE >= FILE_RUN_MAPPED;
         TRY(add_op(capture, mapped ? OP_MAP : OP_COPY, piece.start, length, store, offset, mapping->protection, PRIVATE));
     }
@@ -501,6 +438,7 @@ struct bunshin_error *capture_memory(struct capture *capture, struct frozen_proc
     struct runs runs = {0}, scratch = {0};
     process->first_op = CAPTURE_COUNT(capture, TABLE_OP, struct image_op);
     struct bunshin_error *error = scan_pages(capture, frozen->alive, mappings, &runs);
+    kin_choose(capture, frozen);
     size_t cursor = 0, stored = 0;
     for (size_t i = 0; i < mappings->count; i++)
         stored += mappings->list[i].kind == 'p';

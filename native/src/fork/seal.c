@@ -251,6 +251,8 @@ static void capture_deinit(struct capture *capture) {
     for (int table = 0; table < TABLE_COUNT; table++)
         buffer_deinit(&capture->table[table]);
     buffer_deinit(&capture->bounce);
+    buffer_deinit(&capture->compared);
+    buffer_deinit(&capture->common);
     buffer_deinit(&capture->unix_peers);
     buffer_deinit(&capture->located);
     buffer_deinit(&capture->report);
