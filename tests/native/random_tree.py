@@ -158,8 +158,9 @@ class Node:
     def serve(self, ask: int, answer: int) -> None:
         """Asked by a byte: answers, after all below have."""
         while os.read(ask, 1):
-            with open(f"{ANSWERS}/{self.number:03}", "w") as out:
+            with open(f"{ANSWERS}/.{self.number:03}", "w") as out:
                 out.write(self.see())
+            os.rename(f"{ANSWERS}/.{self.number:03}", f"{ANSWERS}/{self.number:03}")  # never seen half written
             for _, child_ask, child_answer in self.children:
                 os.write(child_ask, b"?")
                 os.read(child_answer, 1)
