@@ -21,6 +21,7 @@ import numpy as np
 
 from bunshin_gym.bench import meter
 from bunshin_gym.bench.criu import compare_with_criu
+from bunshin_gym.bench.scale import Row, machine, measure_trees
 from bunshin_gym.errors import BunshinError, WorkspaceError
 from bunshin_gym.image import Image
 from bunshin_gym.tools import ToolCall
@@ -59,9 +60,10 @@ class Sizes:
     alive: int = 500
     churn: int = 5000
     calls: int = 300
+    trees: int = 20  # forks of each larger tree
 
 
-QUICK = Sizes(starts=2, forks=10, batch=8, seconds=5, alive=20, churn=50, calls=50)
+QUICK = Sizes(starts=2, forks=10, batch=8, seconds=5, alive=20, churn=50, calls=50, trees=5)
 
 
 @dataclass
@@ -97,9 +99,11 @@ class Figures:
     call_ms: float = 0.0
     bash_ms: float = 0.0
     criu: dict[str, Any] = field(default_factory=dict)
+    trees: list[Row] = field(default_factory=list)
+    machine: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        return vars(self)
+        return vars(self) | {"trees": [row.as_dict() for row in self.trees]}
 
 
 def reference(engine: str) -> Workspace:
@@ -179,6 +183,8 @@ def measure(
         _calls(figures, sizes, source, on_part, on_step)
         _alive(figures, sizes, snapshot, on_part, on_step)
         _churn(figures, sizes, snapshot, on_part, on_step)
+    figures.trees = measure_trees(engine, sizes.trees, on_part, on_step)
+    figures.machine = machine()
     on_part("unmodified CRIU under runc", 0)
     figures.criu = compare_with_criu(HEAP)
     return figures

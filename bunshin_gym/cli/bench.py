@@ -82,6 +82,26 @@ def lines(f: Figures) -> Iterable[str]:
             )
         )
     yield table(("", "measured", ""), rows, left=(0, 2))
+    if f.trees:
+        yield ""
+        yield table(
+            ("larger trees", "fork", "of a start", "snapshot", "the first", "processes", "threads"),
+            [
+                (
+                    row.name,
+                    ms(row.fork_ms),
+                    f"1/{1 / row.fork_to_start:.0f}",
+                    ms(row.again_ms),
+                    ms(row.first_ms),
+                    str(row.processes),
+                    str(row.threads),
+                )
+                for row in f.trees
+            ],
+            left=(0,),
+        )
+    if f.machine:
+        yield f"\nmeasured on {f.machine}"
     for title, stages in (("first snapshot", f.snapshot_stages), ("second snapshot", f.again_stages)):
         if stages:
             yield f"\nstages of the {title}, ms: " + ", ".join(f"{name} {time:.2f}" for name, time in stages.items())

@@ -7,9 +7,12 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from bunshin_gym.bench import meter
 from bunshin_gym.bench.demo import Outcome, Report
 from bunshin_gym.bench.fork import Figures
+from bunshin_gym.bench.scale import TREES, Row, Tree, machine, start_tree
 from bunshin_gym.cli import bench, demo
 from bunshin_gym.cli.terminal import megabytes, table
 
@@ -116,9 +119,37 @@ def test_the_bench_prints_every_figure() -> None:
         growth={"processes": 0, "bytes": 100_000},
         snapshot_stages={"freeze": 0.5},
         criu={"version": "4.2", "dump_ms": 400.0, "restore_ms": 300.0, "image_bytes": 5e7},
+        trees=[Row("100 processes", 101, 101, 900.0, 45.0, 0.05, 400.0, 90.0)],
+        machine=machine(),
     )
     text = "\n".join(bench.lines(figures))
-    for part in ("1/100 of a start", "64 of 64 answer", "0 processes, 0.1 MB", "CRIU 4.2", "freeze 0.50"):
+    for part in (
+        "1/100 of a start",
+        "64 of 64 answer",
+        "0 processes, 0.1 MB",
+        "CRIU 4.2",
+        "freeze 0.50",
+        "45.0 ms        1/20",
+        "Linux",
+    ):
         assert part in text
     figures.criu = {"missing": "runc is not installed"}
     assert "runc is not installed" in "\n".join(bench.lines(figures))
+
+
+@pytest.mark.engine("native")
+@pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.name)
+def test_the_larger_trees_are_what_they_are_called(tree: Tree) -> None:
+    with start_tree(tree, "native") as workspace:
+        python = [process.pid for process in workspace.processes() if process.comm == "python3"]
+        counts = [int(workspace.run(f"wc -l < /proc/{pid}/maps").output) for pid in python[:12]]
+        with workspace.snapshot() as snapshot:
+            report = snapshot.report
+    if "mappings" in tree.name:
+        assert max(counts) >= 60000
+    elif "threads" in tree.name:
+        assert report.threads >= 1000
+    elif "desktop" in tree.name:
+        assert len(python) == 12 and sum(300 <= count <= 1000 for count in counts) == 11
+    else:
+        assert report.processes >= 100
