@@ -226,10 +226,12 @@ HOLDERS = {
         "a seccomp filter of its own",
         False,
     ),
-    "file lease": (
-        "import fcntl, os; fd = os.open('/tmp/leased', os.O_RDONLY | os.O_CREAT)\n"
-        "fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)",
-        "a lease on a file",
+    "file lease being broken": (
+        "import fcntl, os, signal; signal.signal(signal.SIGIO, signal.SIG_IGN)\n"
+        "fd = os.open('/tmp/leased', os.O_RDONLY | os.O_CREAT); fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)\n"
+        "try: os.open('/tmp/leased', os.O_WRONLY | os.O_NONBLOCK)\n"
+        "except BlockingIOError: pass",
+        "a lease that is being broken",
         True,
     ),
     "netlink socket": (

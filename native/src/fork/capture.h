@@ -132,6 +132,11 @@ struct bunshin_error *capture_refuse(const struct holder *holder, const char *fo
 
 struct bunshin_error *ghost_capture(struct capture *capture, int copy, const char *path, const struct stat *info,
                                     struct image_description *ret) MUST_CHECK;
+bool procfile_is(const char *link);
+struct bunshin_error *procfile_capture(struct capture *capture, const struct holder *holder, const struct stat *info,
+                                       struct image_description *ret) MUST_CHECK;
+struct bunshin_error *namespace_capture(struct capture *capture, const struct holder *holder, const struct stat *info,
+                                        struct image_description *ret) MUST_CHECK;
 struct bunshin_error *file_capture(struct capture *capture, const struct holder *holder, struct image_description *ret) MUST_CHECK;
 struct bunshin_error *pipe_capture(struct capture *capture, const struct holder *holder, int32_t self, struct image_description *ret) MUST_CHECK;
 struct bunshin_error *anonymous_capture(struct capture *capture, const struct holder *holder, struct image_description *ret) MUST_CHECK;

@@ -82,8 +82,8 @@ static struct bunshin_error *capture_locks(struct capture *capture, const struct
         long long start;
         unsigned major, minor;
         unsigned long inode;
-        if (sscanf(line, "lock: %*d: %15s %15s %15s %d %x:%x:%lu %lld %31s", kind, advice, mode, &owner, &major, &minor, &inode,
-                   &start, end) != 9)
+        if (sscanf(line, "lock: %*d: %15s %15s %15s %d %x:%x:%lu %lld %31s", kind, advice, mode, &owner, &major, &minor, &inode, &start,
+                   end) != 9)
             return capture_refuse(holder, "a lock that cannot be read: %.80s", line);
         struct image_lock lock = {.process = process,
                                   .fd = holder->fd,
@@ -97,8 +97,12 @@ static struct bunshin_error *capture_locks(struct capture *capture, const struct
             if (!first_seen)
                 continue; /* of the description: taken once */
             lock.kind = !strcmp(kind, "FLOCK") ? LOCK_FLOCK : LOCK_OFD;
+        } else if (!strcmp(kind, "LEASE") && !strcmp(advice, "ACTIVE")) {
+            if (!first_seen)
+                continue;
+            lock.kind = LOCK_LEASE;
         } else
-            return capture_refuse(holder, "a %s on a file", !strcmp(kind, "LEASE") ? "lease" : kind);
+            return capture_refuse(holder, "a %s on a file", !strcmp(kind, "LEASE") ? "lease that is being broken" : kind);
         TRY(capture_add(capture, TABLE_LOCK, &lock, sizeof lock, NULL));
     }
     return NULL;
@@ -140,8 +144,9 @@ static struct bunshin_error *capture_new(struct capture *capture, struct holder 
         .holder_fd = holder->fd,
     };
     struct f_owner_ex owner = {0};
-    if (!(record.flags & O_PATH) && fcntl(holder->copy, F_GETOWN_EX, &owner) == 0 && owner.pid) {
-        record.owner = owner.type == F_OWNER_PGRP ? -owner.pid : owner.pid;
+    if (!(record.flags & O_PATH) && fcntl(holder->copy, F_GETOWN_EX, &owner) == 0) {
+        record.owner = owner.pid;
+        record.owner_type = owner.type;
         record.owner_signal = fcntl(holder->copy, F_GETSIG);
     }
     int32_t self = CAPTURE_COUNT(capture, TABLE_DESCRIPTION, struct image_description);

@@ -43,12 +43,12 @@ struct bunshin_error *file_capture(struct capture *capture, const struct holder 
     struct stat info, named;
     char path[4300];
     const char *link = holder->link;
-    if (*link != '/')
-        return capture_refuse(holder, "an object of an unknown kind, %.100s", link);
     if (fstat(holder->copy, &info) != 0)
         return bunshin_error_os("cannot look at %.200s", link);
-    if (!strncmp(link, "/proc/", 6) && link[6] >= '0' && link[6] <= '9')
-        return capture_refuse(holder, "an open file of a process, %.100s", link);
+    if (*link != '/')
+        return namespace_capture(capture, holder, &info, ret);
+    if (procfile_is(link))
+        return procfile_capture(capture, holder, &info, ret);
     bool path_only = ret->flags & O_PATH, device = S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode);
     if (is_deleted(link, &info, path, sizeof path)) {
         bool nameless = ret->flags & O_TMPFILE & ~O_DIRECTORY;
@@ -93,7 +93,7 @@ static struct bunshin_error *capture_gone(struct capture *capture, const struct 
     char name[48];
     int copy = -1;
     if (!(flags & O_PATH)) {
-        snprintf(name, sizeof name, "%d/exe", frozen->pid);
+        snprintf(name, sizeof name, "%d/exe", frozen->alive);
         if ((copy = openat(capture->init->proc, name, O_RDONLY | O_CLOEXEC)) < 0)
             return bunshin_error_os("cannot open the executable of pid %d", frozen->pid);
     }
@@ -110,7 +110,7 @@ struct bunshin_error *capture_path(struct capture *capture, struct frozen_proces
     flags &= ~MAPPED_SHARED;
     size_t length = strlen(link);
     if (length > strlen(DELETED) && !strcmp(link + length - strlen(DELETED), DELETED)) {
-        snprintf(path, sizeof path, "%d/%s", frozen->pid, flags & O_PATH ? "cwd" : "exe");
+        snprintf(path, sizeof path, "%d/%s", frozen->alive, flags & O_PATH ? "cwd" : "exe");
         if (fstatat(capture->init->proc, path, &info, 0) != 0)
             return bunshin_error_os("cannot look at %s", path);
         gone = is_deleted(link, &info, path, sizeof path);
@@ -128,7 +128,12 @@ struct bunshin_error *capture_path(struct capture *capture, struct frozen_proces
     struct image_description record = {
         .kind = KIND_FILE, .flags = flags, .object = IMAGE_NONE, .same_as = IMAGE_NONE, .holder = frozen->pid, .holder_fd = -1};
     struct described described = {.key = key, .pid = frozen->pid, .fd = -1, .copy = -1};
-    if (gone) {
+    if (procfile_is(link)) { /* a working directory: entered when the process it tells of is there */
+        if (gone || !freeze_find(capture->frozen, atoi(link + 6)))
+            return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a working directory of a dead process, %.100s", link);
+        record.kind = KIND_PROC;
+        TRY(capture_text(capture, link, &record.path));
+    } else if (gone) {
         TRY(capture_gone(capture, frozen, path, flags, &info, &record));
         described.inode = info.st_ino;
         described.device = info.st_dev;

@@ -210,6 +210,8 @@ struct bunshin_error *finish_rebuild(struct rebuild *rebuild) {
         }
     if (!error)
         error = sysv_finish(rebuild, tracees);
+    if (!error)
+        error = procfile_finish(rebuild, tracees);
     for (size_t i = 0; !error && i < processes; i++) {
         const struct image_process *process = IMAGE_PROCESS(rebuild->image, i);
         if (process->state == PROCESS_STOPPED)

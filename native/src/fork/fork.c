@@ -104,6 +104,8 @@ static struct bunshin_error *rebuild_descriptions(struct rebuild *rebuild) {
             TRY(anonymous_rebuild(rebuild, i));
         if (kind == KIND_INOTIFY)
             TRY(inotify_rebuild(rebuild, i));
+        if (kind == KIND_PROC || kind == KIND_PROC_DEAD)
+            TRY(procfile_rebuild(rebuild, i));
     }
     TRY(pipe_rebuild_all(rebuild));
     TRY(pty_rebuild_all(rebuild));
@@ -119,7 +121,7 @@ static struct bunshin_error *rebuild_descriptions(struct rebuild *rebuild) {
     return NULL;
 }
 
-/* Locks that belong to descriptions; those of processes are taken by the restorer. */
+/* Locks that belong to descriptions; those of processes are taken by the restorer, leases by stubs. */
 static struct bunshin_error *rebuild_locks(struct rebuild *rebuild) {
     struct image_header *image = rebuild->image;
     for (size_t i = 0; i < image->table[TABLE_LOCK].count; i++) {
@@ -133,16 +135,6 @@ static struct bunshin_error *rebuild_locks(struct rebuild *rebuild) {
             return bunshin_error_os("cannot lock a file again");
     }
     return NULL;
-}
-
-static void rebuild_owners(struct rebuild *rebuild) {
-    for (int32_t i = 0; i < (int32_t)rebuild->image->table[TABLE_DESCRIPTION].count; i++) {
-        const struct image_description *record = IMAGE_DESCRIPTION(rebuild->image, i);
-        if (!record->owner)
-            continue;
-        (void)fcntl(rebuild_fd(rebuild, i), F_SETOWN, record->owner);
-        (void)fcntl(rebuild_fd(rebuild, i), F_SETSIG, record->owner_signal);
-    }
 }
 
 static void set_last_pid(struct rebuild *rebuild) {
@@ -214,7 +206,7 @@ struct bunshin_error *fork_rebuild(struct init *init, int image_fd, const int *s
     TRY(buffer_printf(ret_report, "descriptions %.3f\n", since(&mark)));
     TRY(tree_rebuild(&rebuild));
     TRY(buffer_printf(ret_report, "tree %.3f\n", since(&mark)));
-    rebuild_owners(&rebuild);
+    told_whom(&rebuild);
     TRY(rebuild_fault(&rebuild, STEP_OWN, "pid 1"));
     TRY(own_rebuild(&rebuild));
     TRY(inotify_watch_all(&rebuild));

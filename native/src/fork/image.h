@@ -105,6 +105,7 @@ struct image_process {
     int32_t dumpable, parent_death_signal, keep_capabilities, subreaper, no_thp, oom_score;
     int32_t confined; /* has our seccomp filter */
     int32_t directory; /* description index of its working directory */
+    int32_t root; /* of its root directory, or IMAGE_NONE */
     int32_t executable; /* description index */
     struct prctl_mm_map layout; /* auxv points nowhere; see auxv */
     struct span auxv;
@@ -137,6 +138,8 @@ enum description_kind {
     KIND_PTY_SLAVE,
     KIND_SOCKET,
     KIND_INOTIFY,
+    KIND_PROC, /* a file of /proc/PID */
+    KIND_PROC_DEAD, /* the same of a process that is dead */
 };
 
 struct image_description {
@@ -146,7 +149,7 @@ struct image_description {
     struct span path;   /* NUL-terminated */
     struct span data;   /* by kind */
     int32_t object;     /* index in the table of its kind: pipes, shared, ptys, sockets */
-    int32_t owner;      /* F_SETOWN pid, 0 for none */
+    int32_t owner, owner_type; /* as F_SETOWN_EX, 0 for none */
     int32_t owner_signal;
     int32_t holder, holder_fd; /* pid and fd of who held it when found; an epoll is filled there */
     int32_t copy_up; /* written in the workspace and mapped shared: must be in the upper layer before it is mapped */
@@ -157,7 +160,7 @@ struct image_descriptor {
     int32_t fd, description, close_on_exec, pad;
 };
 
-enum lock_kind { LOCK_POSIX, LOCK_OFD, LOCK_FLOCK };
+enum lock_kind { LOCK_POSIX, LOCK_OFD, LOCK_FLOCK, LOCK_LEASE };
 
 struct image_lock {
     int32_t process, fd, description, kind; /* process index and its fd for POSIX locks, else a description */

@@ -115,7 +115,8 @@ static struct bunshin_error *search_descriptions(struct capture *capture) {
             wanted = identify(capture, described->copy, "", AT_EMPTY_PATH);
         else if (record->flags & O_DIRECTORY && record->holder > 0) {
             char name[48];
-            snprintf(name, sizeof name, "%d/cwd", record->holder);
+            const struct frozen_process *process = freeze_find(capture->frozen, record->holder);
+            snprintf(name, sizeof name, "%d/cwd", process ? process->alive : record->holder);
             wanted = identify(capture, capture->init->proc, name, AT_SYMLINK_FOLLOW);
         }
         if (wanted) {

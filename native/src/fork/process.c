@@ -266,19 +266,19 @@ static struct bunshin_error *read_thread(struct capture *capture, struct tracee 
 static struct bunshin_error *read_places(struct capture *capture, struct frozen_process *frozen, struct image_process *ret) {
     char path[48], link[4200];
     static const char *const names[] = {"cwd", "exe", "root"};
-    int32_t *const targets[] = {&ret->directory, &ret->executable, NULL};
+    int32_t *const targets[] = {&ret->directory, &ret->executable, &ret->root};
+    ret->root = IMAGE_NONE;
     for (int i = 0; i < 3; i++) {
         snprintf(path, sizeof path, "%d/%s", frozen->alive, names[i]);
         ssize_t length = readlinkat(capture->init->proc, path, link, sizeof link - 1);
         if (length < 0)
             return bunshin_error_os("cannot read %s of pid %d", names[i], frozen->pid);
         link[length] = '\0';
-        if (!targets[i]) {
-            if (strcmp(link, "/"))
-                return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a root directory of its own, %.200s", link);
+        if (i == 2 && !strcmp(link, "/"))
             continue;
-        }
-        TRY(capture_path(capture, frozen, link, i == 0 ? O_PATH | O_DIRECTORY : O_RDONLY, targets[i]));
+        if (i == 2 && (strstr(link, " (deleted)") || procfile_is(link)))
+            return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a root directory of its own, %.200s", link);
+        TRY(capture_path(capture, frozen, link, i != 1 ? O_PATH | O_DIRECTORY : O_RDONLY, targets[i]));
     }
     return NULL;
 }

@@ -48,11 +48,18 @@ struct bunshin_error *inotify_watch_all(struct rebuild *rebuild) MUST_CHECK;
 /* Before there are processes, and after they are there. */
 struct bunshin_error *sysv_rebuild(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *sysv_finish(struct rebuild *rebuild, struct tracee *tracees) MUST_CHECK;
+/* Before there are processes, and after they are there. */
+struct bunshin_error *procfile_rebuild(struct rebuild *rebuild, int32_t index) MUST_CHECK;
+struct bunshin_error *procfile_finish(struct rebuild *rebuild, struct tracee *tracees) MUST_CHECK;
 struct bunshin_error *own_rebuild(struct rebuild *rebuild) MUST_CHECK;
+
+/* When all processes are there. */
+void told_whom(struct rebuild *rebuild);
 
 /* In a stub, once its descriptors are in place. Return 0 or an errno. */
 int anonymous_fill_epoll(struct rebuild *rebuild, const struct image_process *process);
 int anonymous_open_pidfds(struct rebuild *rebuild, const struct image_process *process);
+int told_ask(struct rebuild *rebuild, const struct image_process *process);
 int pty_take_control(struct rebuild *rebuild, const struct image_process *process);
 int pty_set_foreground(struct rebuild *rebuild, const struct image_process *process);
 

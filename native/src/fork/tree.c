@@ -206,6 +206,8 @@ static int place_descriptors(struct rebuild *rebuild, const struct image_process
     if ((unsigned)rebuild->base > next)
         syscall(SYS_close_range, next, (unsigned)rebuild->base - 1, 0);
     int failed = anonymous_open_pidfds(rebuild, process);
+    if (!failed)
+        failed = told_ask(rebuild, process);
     return failed ? failed : anonymous_fill_epoll(rebuild, process);
 }
 
@@ -303,6 +305,9 @@ static void stub(struct rebuild *rebuild, const struct births *births, const str
         prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     if (process->oom_score)
         write_small("/proc/self/oom_score_adj", process->oom_score);
+    if (process->root != IMAGE_NONE && (fchdir(rebuild_fd(rebuild, process->root)) != 0 || chroot(".") != 0 ||
+                                        fchdir(rebuild_fd(rebuild, process->directory)) != 0))
+        meet_fail(rebuild, self->pid, STEP_PLACE, errno, "its root directory");
     meet_arrive(rebuild, STAGE_READY);
     if (births->zombies)
         miss_zombies(rebuild, births, self->pid);
