@@ -43,7 +43,7 @@ REFUSED: dict[str, str] = {
     "seccomp_filter_of_its_own": "a seccomp filter of its own",
     "shared_mapping_of_deleted_file": "a shared mapping of a deleted file",
     "traced_child": "a debugger's hold",
-    "udp_datagrams_queued": "a UDP socket with datagrams not read yet",
+    "tcp_urgent_byte": "a TCP connection with an urgent byte under way",
     "unix_descriptors_in_flight": "a unix socket with descriptors in its queue",
     "unix_pending_connection": "a unix listener with 1 connections not accepted yet",
     "vfork_in_progress": "a child in vfork",

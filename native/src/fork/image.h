@@ -228,7 +228,7 @@ struct image_socket {
     struct span options; /* array of {level, name, length, value[64]} */
     struct span queue; /* not read yet: uint64 length, bytes; repeated */
     struct span unsent; /* written, and not across yet: bytes */
-    uint32_t sent_to, received_to; /* TCP: where the two streams are */
+    struct span more; /* of a TCP connection: struct tcp_end; of a listener: struct tcp_pending[]; of a UDP socket: its groups */
     uint32_t mode, uid, gid;
     int32_t named; /* bound to a path: 1, or 2 when that is gone */
     uint32_t inode;

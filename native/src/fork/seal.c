@@ -21,6 +21,7 @@
 #include "fork/described.h"
 #include "fork/fork.h"
 #include "fork/locate.h"
+#include "fork/socket.h"
 
 static const size_t record_size[TABLE_COUNT] = {
     [TABLE_PROCESS] = sizeof(struct image_process),
@@ -309,6 +310,7 @@ void fork_seal(struct init *init, struct wire *request) {
     if (error) {
         if (capture.frozen)
             sysv_release(capture.frozen, init->proc);
+        pending_put_back();
         freeze_release(capture.frozen);
         if (error->code != BUNSHIN_ERROR_UNSUPPORTED && error != bunshin_error_no_memory())
             error->code = BUNSHIN_ERROR_FORK;
@@ -329,6 +331,7 @@ void fork_release(struct init *init) {
     if (!init->sealed)
         return;
     sysv_release(init->frozen, init->proc);
+    pending_put_back();
     freeze_release(init->frozen);
     init->frozen = NULL;
     init->sealed = false;

@@ -2,8 +2,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -25,12 +23,6 @@ static const int options[][2] = {
     {SOL_SOCKET, SO_RCVTIMEO},  {SOL_SOCKET, SO_SNDTIMEO},  {SOL_SOCKET, SO_PRIORITY},  {SOL_SOCKET, SO_SNDBUF},
     {SOL_SOCKET, SO_RCVBUF},
 };
-static const int inet_options[][2] = {
-    {IPPROTO_TCP, TCP_NODELAY},   {IPPROTO_TCP, TCP_DEFER_ACCEPT}, {IPPROTO_TCP, TCP_KEEPIDLE},
-    {IPPROTO_TCP, TCP_KEEPINTVL}, {IPPROTO_TCP, TCP_KEEPCNT},      {IPPROTO_TCP, TCP_USER_TIMEOUT},
-    {IPPROTO_IP, IP_TOS},         {IPPROTO_IP, IP_TTL},            {IPPROTO_IPV6, IPV6_V6ONLY},
-};
-
 int socket_int_option(int fd, int level, int name) {
     int value = 0;
     socklen_t length = sizeof value;
@@ -38,14 +30,10 @@ int socket_int_option(int fd, int level, int name) {
     return value;
 }
 
-static struct bunshin_error *read_options(int fd, const int list[][2], size_t count, bool inet, int domain, int protocol,
-                                          struct buffer *ret) {
+static struct bunshin_error *read_options(int fd, const int list[][2], size_t count, struct buffer *ret) {
     int locked = socket_int_option(fd, SOL_SOCKET, SO_BUF_LOCK);
     for (size_t i = 0; i < count; i++) {
         struct image_option option = {.level = list[i][0], .name = list[i][1]};
-        if (inet && ((option.level == IPPROTO_TCP && protocol != IPPROTO_TCP) || (option.level == IPPROTO_IPV6 && domain != AF_INET6) ||
-                     (option.level == IPPROTO_IP && domain != AF_INET)))
-            continue;
         socklen_t length = sizeof option.value;
         /* A size that the program did not set is the kernel's to choose, and to change: setting it would end that. */
         if (option.level == SOL_SOCKET && option.name == SO_SNDBUF && !(locked & 1))
@@ -145,10 +133,9 @@ struct bunshin_error *socket_capture(struct capture *capture, const struct holde
     if (getpeername(fd, (struct sockaddr *)&address, &length) == 0)
         TRY(capture_heap(capture, &address, length, &record.peer_name));
     struct buffer list = {0};
-    bool inet = record.domain != AF_UNIX;
-    struct bunshin_error *error = read_options(fd, options, sizeof options / sizeof *options, false, record.domain, record.protocol, &list);
-    if (!error && inet)
-        error = read_options(fd, inet_options, sizeof inet_options / sizeof *inet_options, true, record.domain, record.protocol, &list);
+    bool inet = record.domain == AF_INET || record.domain == AF_INET6;
+    struct bunshin_error *error = inet ? socket_options_capture(holder, &record, &list)
+                                       : read_options(fd, options, sizeof options / sizeof *options, &list);
     if (!error)
         error = capture_heap(capture, list.data, list.size, &record.options);
     buffer_deinit(&list);
@@ -166,14 +153,10 @@ struct bunshin_error *socket_connect(struct capture *capture) {
         if (record->kind != KIND_SOCKET)
             continue;
         struct image_socket *socket = CAPTURE_AT(capture, TABLE_SOCKET, struct image_socket, record->object);
-        if (socket->state != SOCKET_CONNECTED)
-            continue;
-        if (socket->domain == AF_UNIX)
+        if (socket->state == SOCKET_CONNECTED && socket->domain == AF_UNIX)
             TRY(socket_connect_unix(capture, record, socket));
-        else
-            TRY(socket_connect_inet(capture, i, socket));
     }
-    return NULL;
+    return tcp_connect_all(capture);
 }
 
 /* ---- rebuild ---- */
@@ -187,7 +170,7 @@ static void set_options(struct rebuild *rebuild, const struct image_socket *reco
 #define FILL_PATIENCE_MS 2000
 
 /* Buffers grow as what is sent arrives: a queue that is full for the moment is waited for. */
-static struct bunshin_error *send_all(int from, const uint8_t *data, uint64_t size) {
+struct bunshin_error *socket_send_all(int from, const uint8_t *data, uint64_t size) {
     int flags = fcntl(from, F_GETFL);
     struct bunshin_error *error = NULL;
     fcntl(from, F_SETFL, flags | O_NONBLOCK);
@@ -214,7 +197,7 @@ static struct bunshin_error *fill_queue(struct rebuild *rebuild, const struct im
         at += sizeof size;
         if (!size && send(from, at, 0, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
             return bunshin_error_os("cannot send an empty message");
-        TRY(send_all(from, at, size));
+        TRY(socket_send_all(from, at, size));
         at += size;
     }
     return NULL;
@@ -225,12 +208,9 @@ static struct bunshin_error *rebuild_single(struct rebuild *rebuild, int32_t ind
     if (fd < 0)
         return bunshin_error_os("cannot make a socket");
     set_options(rebuild, record, fd);
-    struct bunshin_error *error = record->domain == AF_UNIX ? socket_bind_unix(rebuild, record, fd) : socket_bind_inet(rebuild, record, fd);
+    struct bunshin_error *error = socket_bind_unix(rebuild, record, fd);
     if (!error && record->state == SOCKET_LISTENING && listen(fd, record->backlog) != 0)
         error = bunshin_error_os("cannot listen");
-    if (!error && record->domain != AF_UNIX && record->type == SOCK_DGRAM && record->peer_name.size &&
-        connect(fd, (const void *)IMAGE_HEAP(rebuild->image, record->peer_name), (socklen_t)record->peer_name.size) != 0)
-        error = bunshin_error_os("cannot connect a UDP socket");
     if (error) {
         close(fd);
         return error;
@@ -242,16 +222,16 @@ static struct bunshin_error *rebuild_pair(struct rebuild *rebuild, int32_t index
     bool orphan = one->state == SOCKET_ORPHAN;
     const struct image_socket *other = orphan ? NULL : IMAGE_SOCKET(rebuild->image, IMAGE_DESCRIPTION(rebuild->image, one->peer)->object);
     int ends[2] = {-1, -1};
-    TRY(one->domain == AF_UNIX ? socket_pair_unix(rebuild, one, other, ends) : socket_pair_inet(rebuild, one, ends));
+    TRY(socket_pair_unix(rebuild, one, other, ends));
     set_options(rebuild, one, ends[0]);
     if (other)
         set_options(rebuild, other, ends[1]);
     TRY(fill_queue(rebuild, one, ends[1]));
     if (other) {
         TRY(fill_queue(rebuild, other, ends[0]));
-        TRY(send_all(ends[1], IMAGE_HEAP(rebuild->image, other->unsent), other->unsent.size));
+        TRY(socket_send_all(ends[1], IMAGE_HEAP(rebuild->image, other->unsent), other->unsent.size));
     }
-    TRY(send_all(ends[0], IMAGE_HEAP(rebuild->image, one->unsent), one->unsent.size));
+    TRY(socket_send_all(ends[0], IMAGE_HEAP(rebuild->image, one->unsent), one->unsent.size));
     for (int side = 0; side < 2; side++) {
         const struct image_socket *record = side ? other : one;
         if (record && record->shut)
@@ -268,6 +248,7 @@ static struct bunshin_error *rebuild_pair(struct rebuild *rebuild, int32_t index
 struct bunshin_error *socket_rebuild_all(struct rebuild *rebuild) {
     struct image_header *image = rebuild->image;
     int32_t count = (int32_t)image->table[TABLE_DESCRIPTION].count;
+    TRY(inet_rebuild_all(rebuild));
     /* Datagram sockets that are connected one way need the other to be there: singles first, then pairs, then those. */
     for (int pass = 0; pass < 3; pass++)
         for (int32_t i = 0; i < count; i++) {
