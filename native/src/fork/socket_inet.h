@@ -93,6 +93,12 @@ struct pending { /* a connection taken out of a listener's queue for as long as 
 /* Takes all out of a listener's queue, in order. */
 struct bunshin_error *pending_take(int32_t description, int listener) MUST_CHECK;
 struct pending *pending_list(size_t *ret_count);
+/* What is accepted from a listener takes its sizes over: room for so many bytes, until the sizes are put back. */
+struct room {
+    int fd, size, locks;
+};
+struct room room_make(int listener, uint64_t bytes);
+void room_end(const struct room *room);
 /* The seal is given up: every connection is put back where it was. */
 void pending_put_back(void);
 

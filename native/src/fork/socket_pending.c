@@ -18,6 +18,10 @@
 
 #include "fork/socket.h"
 
+#ifndef SO_BUF_LOCK
+#define SO_BUF_LOCK 72
+#endif
+
 static struct pending *list; /* of the seal at hand; pid 1 has one at a time */
 static size_t count;
 
@@ -51,6 +55,24 @@ struct bunshin_error *pending_take(int32_t description, int listener) {
         list[count - 1].name = endpoint_of(&own, length);
     }
     return NULL;
+}
+
+struct room room_make(int listener, uint64_t bytes) {
+    struct room room = {-1, 0, 0};
+    if (bytes < 32768)
+        return room;
+    room = (struct room){listener, socket_int_option(listener, SOL_SOCKET, SO_RCVBUF), socket_int_option(listener, SOL_SOCKET, SO_BUF_LOCK)};
+    /* That so much is wanted at once makes the kernel grow the buffer, further than its size could be set. */
+    int low = socket_int_option(listener, SOL_SOCKET, SO_RCVLOWAT), much = bytes > 1 << 27 ? 1 << 28 : (int)bytes * 2;
+    (void)setsockopt(listener, SOL_SOCKET, SO_BUF_LOCK, &(int){0}, sizeof(int));
+    (void)setsockopt(listener, SOL_SOCKET, SO_RCVLOWAT, &much, sizeof much);
+    (void)setsockopt(listener, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low);
+    return room;
+}
+
+void room_end(const struct room *room) {
+    if (room->fd >= 0)
+        socket_set_buffer(room->fd, SO_RCVBUF, room->size, room->locks);
 }
 
 /* ---- putting back ---- */
@@ -96,7 +118,9 @@ static void reconnect(struct pending *pending) {
     (void)bind(fd, (struct sockaddr *)&own, own_length); /* refused where it still has its port: the program had chosen it */
     (void)tcp_repair(fd, -1);
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
+    struct room room = room_make(pending->listener, pending->size);
     (void)connect(fd, (struct sockaddr *)&there, there_length);
+    room_end(&room);
     bunshin_error_destroy(socket_send_all(fd, pending->data, pending->size));
     if (pending->reset)
         (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);

@@ -211,7 +211,7 @@ static bool connect_soon(int fd, const struct sockaddr_storage *there, socklen_t
 }
 
 /* A connection's ordinary way: a client that connects, sends what it had sent, and is closed where it was. */
-static struct bunshin_error *make_pending(struct rebuild *rebuild, struct sizes *sizes, const struct tcp_pending *pending) {
+static struct bunshin_error *make_pending(struct rebuild *rebuild, struct sizes *sizes, int listener, const struct tcp_pending *pending) {
     const struct image_socket *client = pending->client == IMAGE_NONE ? NULL : IMAGE_SOCKET(rebuild->image, IMAGE_DESCRIPTION(rebuild->image, pending->client)->object);
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     int four = !memcmp(pending->client_name.address, mapped, sizeof mapped);
@@ -224,10 +224,12 @@ static struct bunshin_error *make_pending(struct rebuild *rebuild, struct sizes 
     int fd = new_socket(rebuild, record);
     sizes_reset(sizes);
     struct bunshin_error *error = fd < 0 ? bunshin_error_os("cannot make a socket") : NULL;
+    struct room room = room_make(listener, pending->queue.size);
     socklen_t here_length = endpoint_to(&pending->client_name, record->domain, &here), there_length = endpoint_to(&server, record->domain, &there);
     if (!error && (!tcp_repair(fd, 1) || bind(fd, (struct sockaddr *)&here, here_length) != 0 || !tcp_repair(fd, -1) ||
                    fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK) != 0 || !connect_soon(fd, &there, there_length)))
         error = bunshin_error_os("cannot connect to port %u again, where nobody has accepted yet", ntohs(server.port));
+    room_end(&room);
     if (!error)
         error = socket_send_all(fd, IMAGE_HEAP(rebuild->image, pending->queue), pending->queue.size);
     if (!error && client)
@@ -383,10 +385,10 @@ struct bunshin_error *tcp_rebuild_all(struct rebuild *rebuild) {
             else if (pass == PEND && record->state == SOCKET_LISTENING) {
                 const struct tcp_pending *pending = (const void *)IMAGE_HEAP(image, record->more);
                 for (size_t j = 0; !error && j < record->more.size / sizeof *pending; j++)
-                    error = make_pending(rebuild, &sizes, &pending[j]);
+                    error = make_pending(rebuild, &sizes, fd, &pending[j]);
             } else if (pass == AWAIT && record->state == SOCKET_PENDING && !rebuild->made[i]) {
                 struct tcp_pending lonely = {.client = i, .client_name = endpoint_of(IMAGE_HEAP(image, record->name), record->name.size)};
-                error = make_pending(rebuild, &sizes, &lonely);
+                error = make_pending(rebuild, &sizes, -1, &lonely);
             } else if (pass == AWAIT && record->state == SOCKET_CONNECTING) {
                 int flags = fcntl(fd, F_GETFL);
                 (void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
