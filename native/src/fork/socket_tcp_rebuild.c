@@ -37,9 +37,9 @@ struct sizes {
 };
 
 static void sizes_open(const struct rebuild *rebuild, struct sizes *ret) {
-    static const char *const names[] = {"../net/ipv4/tcp_rmem", "../net/ipv4/tcp_wmem"};
+    static const char *const names[] = {"tcp_rmem", "tcp_wmem"};
     for (int which = 0; which < 2; which++) {
-        int base = rebuild->init->settings.network_host ? -1 : rebuild->init->settings.kernel_fd, low;
+        int base = rebuild->init->settings.network_fd, low;
         ret->fd[which] = base < 0 ? -1 : openat(base, names[which], O_RDWR | O_CLOEXEC);
         ssize_t got = ret->fd[which] < 0 ? -1 : pread(ret->fd[which], ret->usual[which], sizeof ret->usual[which] - 1, 0);
         ret->usual[which][got > 0 ? got : 0] = '\0';

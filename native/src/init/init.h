@@ -28,6 +28,7 @@ struct settings {
     int layer_count;
     int last_pid_fd; /* where the next pid can be set, opened before /proc/sys became read-only; or -1 */
     int kernel_fd;   /* /proc/sys/kernel from then, for what else can be set there; or -1 */
+    int network_fd;  /* the same of /proc/sys/net/ipv4, where the network is its own; or -1 */
     char **environment; /* "NAME=value", NULL at the end */
     size_t environment_count;
     char *cwd;

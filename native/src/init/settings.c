@@ -248,6 +248,8 @@ static struct bunshin_error *do_record(const struct records *record, struct sett
         settings->last_pid_fd = open(path, O_WRONLY | O_CLOEXEC);
         *strrchr(path, '/') = '\0';
         settings->kernel_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        snprintf(path, sizeof path, "%s/sys/net/ipv4", word[1]);
+        settings->network_fd = settings->network_host ? -1 : open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
         return NULL;
     }
     if (takes(record, "layer", 2))
@@ -322,7 +324,7 @@ bool settings_wrote(const struct settings *settings, const char *path) {
 }
 
 struct bunshin_error *settings_apply(const uint8_t *plan, size_t size, int without, struct settings *ret) {
-    *ret = (struct settings){.upper_fd = -1, .last_pid_fd = -1, .kernel_fd = -1, .layers_as_one_string = without & WITHOUT_OVERLAY_ONE_BY_ONE};
+    *ret = (struct settings){.upper_fd = -1, .last_pid_fd = -1, .kernel_fd = -1, .network_fd = -1, .layers_as_one_string = without & WITHOUT_OVERLAY_ONE_BY_ONE};
     struct records *records = malloc(sizeof *records);
     if (!records)
         return bunshin_error_no_memory();
