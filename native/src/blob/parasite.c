@@ -1,8 +1,9 @@
 /*
  * Runs for a moment inside a frozen thread of a workspace and asks the kernel what only that thread may ask. Changes
- * nothing. Its answers lie in its own memory, which pid 1 reads and then takes away.
+ * nothing that lasts. Its answers lie in its own memory, which pid 1 reads and then takes away.
  */
 #include <linux/prctl.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "blob/blob.h"
@@ -41,9 +42,79 @@ static void ask_process(struct parasite_args *args) {
     args->brk = (uint64_t)blob_call(SYS_brk, 0);
 }
 
+/* ---- semaphores: what this process's end would add to one ---- */
+
+#define VALUE_MOST 32767
+#define UNDO 0x1000
+#define NO_WAIT 04000
+
+struct operation {
+    uint16_t number;
+    int16_t change, flags;
+};
+
+/* Whether operations, none of which is to last, take the undo value out of its range. */
+static bool overruns(struct parasite_args *args, struct operation *operations, int count) {
+    operations[count] = (struct operation){operations->number, -VALUE_MOST - 1, NO_WAIT}; /* would wait for ever: all is taken back */
+    long result = blob_call(SYS_semop, args->range[0], operations, count + 1);
+    if (result == -34 /* ERANGE */)
+        return true;
+    if (result != -11 /* EAGAIN */)
+        args->failed = result < 0 ? (int32_t)-result : 5 /* EIO */;
+    return false;
+}
+
+/* The undo value plus `less` is too much. The semaphore is raised to its limit first, for room. */
+static bool is_above(struct parasite_args *args, uint16_t number, int16_t value, int16_t less) {
+    struct operation operations[3];
+    int count = 0;
+    if (value < VALUE_MOST)
+        operations[count++] = (struct operation){number, (int16_t)(VALUE_MOST - value), 0};
+    operations[count++] = (struct operation){number, (int16_t)-less, UNDO | NO_WAIT};
+    return overruns(args, operations, count);
+}
+
+/* The undo value less `more` is too little; and less one more than the limit, where `twice`. */
+static bool is_below(struct parasite_args *args, uint16_t number, int16_t value, int16_t more, bool twice) {
+    struct operation operations[5];
+    int count = 0;
+    if (value)
+        operations[count++] = (struct operation){number, (int16_t)-value, NO_WAIT};
+    operations[count++] = (struct operation){number, more, UNDO};
+    if (twice) {
+        operations[count++] = (struct operation){number, (int16_t)-more, NO_WAIT};
+        operations[count++] = (struct operation){number, 1, UNDO};
+    }
+    return overruns(args, operations, count);
+}
+
+static int16_t ask_undo(struct parasite_args *args, uint16_t number, int16_t value) {
+    bool above = is_above(args, number, value, VALUE_MOST);
+    if (args->failed || (!above && !is_below(args, number, value, VALUE_MOST, true)))
+        return 0;
+    int low = 0, high = VALUE_MOST + 1; /* the smallest that overruns lies above low; high stands for none */
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        bool over = above ? is_above(args, number, value, (int16_t)middle) : is_below(args, number, value, (int16_t)middle, false);
+        if (over)
+            high = middle;
+        else
+            low = middle;
+    }
+    return (int16_t)(above ? VALUE_MOST + 1 - high : high - VALUE_MOST - 2);
+}
+
+static void ask_semaphores(struct parasite_args *args) {
+    int16_t *values = (int16_t *)args->resident;
+    for (uint64_t i = 0; i < args->range[1] && !args->failed; i++)
+        values[i] = ask_undo(args, (uint16_t)i, values[i]);
+}
+
 __attribute__((section(".text.entry"))) void blob_entry(struct parasite_args *args) {
     if (args->task == PARASITE_RESIDENT) {
         args->failed = (int32_t)-blob_call(SYS_mincore, args->range[0], args->range[1], args->resident);
+    } else if (args->task == PARASITE_SEMAPHORES) {
+        ask_semaphores(args);
     } else {
         if (args->task == PARASITE_PROCESS)
             ask_process(args);

@@ -113,6 +113,40 @@ static void restore_locks(struct restorer_args *args) {
     }
 }
 
+/* ---- semaphores: what the end of this process is to undo. The values are right already, and stay ---- */
+
+#define VALUE_MOST 32767
+
+static void restore_undo(struct restorer_args *args, const struct image_undo *undo, int value) {
+    int16_t sign = undo->value < 0 ? -1 : 1;
+    for (int left = undo->value * sign; left;) {
+        int room = value > VALUE_MOST - value ? value : VALUE_MOST - value, part = left < room ? left : room;
+        struct {
+            uint16_t number;
+            int16_t change, flags;
+        } with = {(uint16_t)undo->number, (int16_t)(-sign * part), 0x1000 /* SEM_UNDO */},
+          against = {(uint16_t)undo->number, (int16_t)(sign * part), 0}, both[2];
+        /* The one that adds comes first, unless the other has more room. */
+        bool adds = value + part <= VALUE_MOST;
+        both[0] = (with.change > 0) == adds ? with : against;
+        both[1] = (with.change > 0) == adds ? against : with;
+        check(args, STEP_SEMAPHORE, blob_call(SYS_semop, undo->id, both, 2), undo->id);
+        left -= part;
+    }
+}
+
+static void restore_undos(struct restorer_args *args) {
+    struct image_header *image = IMAGE(args);
+    for (uint64_t i = 0; i < image->table[TABLE_UNDO].count; i++) {
+        const struct image_undo *undo = IMAGE_UNDO(image, i);
+        for (uint64_t s = 0; undo->process == args->process && s < image->table[TABLE_SEMAPHORES].count; s++) {
+            const struct image_semaphores *set = IMAGE_SEMAPHORES(image, s);
+            if (set->id == undo->id)
+                restore_undo(args, undo, ((const uint16_t *)(const void *)IMAGE_HEAP(image, set->values))[undo->number]);
+        }
+    }
+}
+
 /* ---- signals and timers ---- */
 
 static void restore_actions(struct restorer_args *args, const struct image_process *process) {
@@ -305,6 +339,7 @@ __attribute__((section(".text.entry"))) void blob_entry(struct restorer_args *ar
     const struct image_process *process = IMAGE_PROCESS(IMAGE(args), args->process);
     restore_memory(args, process);
     restore_locks(args);
+    restore_undos(args);
     restore_actions(args, process);
     int32_t own = process->leader_gone ? 0 : 1; /* threads that the main thread itself is */
     for (int32_t i = own; i < args->thread_count; i++)

@@ -11,14 +11,14 @@
 #define PARASITE_TIMERS 128
 #define PARASITE_PAGES 65536
 
-enum parasite_task { PARASITE_PROCESS, PARASITE_THREAD, PARASITE_RESIDENT };
+enum parasite_task { PARASITE_PROCESS, PARASITE_THREAD, PARASITE_RESIDENT, PARASITE_SEMAPHORES };
 
 struct parasite_args {
     int32_t task;
     int32_t timer_count;
     uint64_t signals; /* which actions to read */
     int32_t timer_id[PARASITE_TIMERS];
-    uint64_t range[2]; /* PARASITE_RESIDENT: start, length */
+    uint64_t range[2]; /* PARASITE_RESIDENT: start, length; PARASITE_SEMAPHORES: id, count, and values in `resident` */
     /* answers */
     int32_t failed; /* errno of what must not fail, 0 */
     int32_t parent_death_signal, keep_capabilities, subreaper, dumpable, no_thp;
@@ -34,7 +34,7 @@ struct parasite_args {
     int64_t interval_timer[3][4];
     int64_t timer[PARASITE_TIMERS][4]; /* interval s, ns, value s, ns */
     int32_t timer_overrun[PARASITE_TIMERS];
-    uint8_t resident[PARASITE_PAGES];
+    uint8_t resident[PARASITE_PAGES]; /* or int16_t[]: what is undone */
 };
 
 /* ---- restorer: turns a stub into the process that was sealed ---- */
@@ -122,6 +122,7 @@ enum restorer_step {
     STEP_LOCKS,
     STEP_OWN,
     STEP_FINISH,
+    STEP_SEMAPHORE,
     STEP_COUNT,
 };
 

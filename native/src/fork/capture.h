@@ -164,6 +164,8 @@ void shared_forget(struct capture *capture);
 
 /* ---- System V (sysv.c) ---- */
 struct bunshin_error *sysv_capture(struct capture *capture) MUST_CHECK;
+/* What the end of a process would undo. */
+struct bunshin_error *sysv_capture_undo(struct capture *capture, struct frozen_process *frozen, struct parasite *parasite, int32_t process) MUST_CHECK;
 bool sysv_is_segment(const struct capture *capture, const struct mapping *mapping);
 struct bunshin_error *sysv_capture_mapping(struct capture *capture, struct frozen_process *frozen, const struct mappings *mappings,
                                            const struct mapping *mapping) MUST_CHECK;

@@ -25,7 +25,7 @@ static struct restorer_thread describe_thread(const struct rebuild *rebuild, con
         .tid = image->tid,
         .policy = image->policy,
         .priority = image->priority,
-        .sleep = image->sleep,
+        .sleep = image->sleep == SLEEP_LIMIT ? SLEEP_NONE : image->sleep,
         .sleep_left = image->sleep_left > rebuild->missed ? image->sleep_left - rebuild->missed : 0,
         .tid_address = image->tid_address,
         .robust_list = image->robust_list,

@@ -64,7 +64,7 @@ struct image_signal { /* one pending signal */
     uint8_t info[128];
 };
 
-enum sleep_kind { SLEEP_NONE, SLEEP_NANOSLEEP, SLEEP_POLL, SLEEP_FUTEX };
+enum sleep_kind { SLEEP_NONE, SLEEP_NANOSLEEP, SLEEP_POLL, SLEEP_FUTEX, SLEEP_LIMIT };
 
 struct image_thread {
     int32_t tid;
@@ -257,6 +257,27 @@ struct image_call {
     uint64_t total[3];
 };
 
+struct image_semaphores { /* a System V set */
+    int32_t id, key, count;
+    uint32_t mode, uid, gid, creator_uid, creator_gid;
+    int32_t operated; /* it shows a time of its last operation */
+    int32_t pad;
+    struct span values, pids; /* uint16_t[], int32_t[] */
+};
+
+struct image_undo { /* what the end of a process adds to a semaphore */
+    int32_t process, id, number, value;
+};
+
+struct image_queue { /* a System V message queue */
+    int32_t id, key;
+    uint32_t mode, uid, gid, creator_uid, creator_gid;
+    int32_t last_sender, last_receiver, pad;
+    long count;
+    uint64_t limit;
+    struct span messages; /* uint64_t length, long type, bytes, to a multiple of 8; repeated */
+};
+
 enum sysv_kind { SYSV_SHM, SYSV_SEM, SYSV_MSG, SYSV_KINDS };
 
 /* ---- the whole ---- */
@@ -277,6 +298,9 @@ enum table {
     TABLE_LOCK,
     TABLE_RUN,
     TABLE_SEGMENT,
+    TABLE_SEMAPHORES,
+    TABLE_UNDO,
+    TABLE_QUEUE,
     TABLE_SESSION,
     TABLE_CALL,
     TABLE_HEAP,
@@ -312,6 +336,9 @@ static inline void *image_at(const struct image_header *header, enum table table
 #define IMAGE_LOCK(h, i) ((struct image_lock *)image_at(h, TABLE_LOCK) + (i))
 #define IMAGE_RUN(h, i) ((struct image_run *)image_at(h, TABLE_RUN) + (i))
 #define IMAGE_SEGMENT(h, i) ((struct image_segment *)image_at(h, TABLE_SEGMENT) + (i))
+#define IMAGE_SEMAPHORES(h, i) ((struct image_semaphores *)image_at(h, TABLE_SEMAPHORES) + (i))
+#define IMAGE_UNDO(h, i) ((struct image_undo *)image_at(h, TABLE_UNDO) + (i))
+#define IMAGE_QUEUE(h, i) ((struct image_queue *)image_at(h, TABLE_QUEUE) + (i))
 #define IMAGE_HEAP(h, s) ((uint8_t *)image_at(h, TABLE_HEAP) + (s).offset)
 
 #endif

@@ -56,6 +56,7 @@ static const char *const step_names[STEP_COUNT] = {
     [STEP_SIGNAL] = "queue a signal",        [STEP_LIMIT] = "set a limit",       [STEP_CREDENTIALS] = "set its credentials",
     [STEP_CONFINE] = "confine it",           [STEP_SCHEDULE] = "schedule it",    [STEP_DESCRIPTOR] = "place its descriptors",
     [STEP_PLACE] = "set its place in the tree", [STEP_BIRTH] = "clone it",
+    [STEP_SEMAPHORE] = "take on what its end undoes of a semaphore",
 };
 
 static const char *const stage_names[STAGE_COUNT] = {

@@ -50,7 +50,10 @@ struct bunshin_error *parasite_enter(struct tracee *leader, uint64_t vdso, struc
 struct bunshin_error *parasite_run(struct parasite *parasite, struct tracee *thread) {
     uint64_t args = parasite->area + parasite_code_size();
     size_t asked = offsetof(struct parasite_args, resident);
-    size_t answered = parasite->args->task == PARASITE_RESIDENT ? sizeof *parasite->args : asked;
+    bool long_answer = parasite->args->task == PARASITE_RESIDENT || parasite->args->task == PARASITE_SEMAPHORES;
+    size_t answered = long_answer ? sizeof *parasite->args : asked;
+    if (parasite->args->task == PARASITE_SEMAPHORES)
+        asked = answered;
     thread->changed = true;
     TRY(tracee_set_mask(thread, ALL_SIGNALS));
     TRY(tracee_write(thread->tid, args, parasite->args, asked));
@@ -457,6 +460,8 @@ struct bunshin_error *capture_process(struct capture *capture, struct frozen_pro
             error = read_pending(capture, tracee, false);
     }
     record.signal_count = CAPTURE_COUNT(capture, TABLE_SIGNAL, struct image_signal) - record.first_signal;
+    if (!error)
+        error = sysv_capture_undo(capture, frozen, &parasite, index);
     if (!error)
         error = capture_memory(capture, frozen, &mappings, &parasite, &record);
     parasite_leave(&parasite);

@@ -99,6 +99,9 @@ static bool clock_offset(int proc, int processor, int64_t *ret) {
     return own >= 0;
 }
 
+/* Calls that are made again with the time limit they were made with, which an argument points to; -1 for others. */
+static int limit_of(long number) { return number == SYS_semtimedop ? 3 : -1; }
+
 static bool is_relative_sleep(long number, const uint64_t *argument) {
     switch (number) {
     case SYS_nanosleep:
@@ -110,7 +113,7 @@ static bool is_relative_sleep(long number, const uint64_t *argument) {
     case SYS_futex:
         return (argument[1] & 127) == FUTEX_WAIT && argument[3] != 0;
     default:
-        return false;
+        return limit_of(number) >= 0 && argument[limit_of(number)] != 0;
     }
 }
 
@@ -191,9 +194,44 @@ long sleep_number(const struct tracee *tracee) {
     return entry ? entry->number : number;
 }
 
+/*
+ * The limit becomes what is left of it. The caller's own may be a constant, or used again: the new one lies below its
+ * stack, where nothing is written as long as the call lasts.
+ */
+static void shorten_limit(struct tracee *tracee) {
+    arch_registers *registers = &tracee->registers;
+    int limit = limit_of((long)ARCH_REG_NUMBER(*registers));
+    if (limit < 0 || (int64_t)ARCH_REG_RESULT(*registers) != -ERESTARTNOHAND || !ARCH_REG_ARG(*registers, limit))
+        return;
+    int64_t whole = timespec_at(tracee->tid, ARCH_REG_ARG(*registers, limit));
+    int64_t left = tracee->asleep_since ? whole - (init_now() - tracee->asleep_since) : whole;
+    uint64_t at = (ARCH_REG_SP(*registers) - ARCH_RED_ZONE - 256) & ~15ull;
+    if (whole < 0 || !sleep_set_limit(tracee->tid, at, left))
+        return; /* all of it again: late, not wrong */
+    ARCH_REG_ARG(*registers, limit) = at;
+    tracee->changed = true;
+    tracee->sleep = SLEEP_LIMIT;
+    tracee->sleep_left = left;
+}
+
+bool sleep_set_limit(pid_t tid, uint64_t address, int64_t left) {
+    left = left > 0 ? left : 0;
+    struct timespec time = {left / 1000000000, left % 1000000000};
+    struct bunshin_error *error = tracee_write(tid, address, &time, sizeof time);
+    bunshin_error_destroy(error);
+    return !error;
+}
+
+uint64_t sleep_limit(const struct image_thread *thread) {
+    arch_registers registers = thread->registers;
+    int limit = limit_of((long)ARCH_REG_NUMBER(registers));
+    return limit < 0 ? 0 : ARCH_REG_ARG(registers, limit);
+}
+
 void sleep_note(struct tracee *tracee) {
     arch_registers *registers = &tracee->registers;
     tracee->sleep = SLEEP_NONE;
+    shorten_limit(tracee);
     if (!was_restarted(tracee))
         return;
     long number = sleep_number(tracee);

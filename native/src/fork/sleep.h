@@ -21,6 +21,9 @@ void sleep_mend_interrupted(struct tracee *tracee);
 void sleep_note(struct tracee *tracee);
 /* The number of the call a thread is in, also where the kernel shows only a restart of it. */
 long sleep_number(const struct tracee *tracee);
+/* Where the time limit of a call that is made again lies (SLEEP_LIMIT), and setting it (ns). */
+uint64_t sleep_limit(const struct image_thread *thread);
+bool sleep_set_limit(pid_t tid, uint64_t address, int64_t left);
 /* In a fork: a sleep that was carried over, and when it ends (CLOCK_MONOTONIC ns). */
 void sleep_remember(const struct image_thread *thread, int64_t deadline);
 

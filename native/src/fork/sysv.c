@@ -167,41 +167,61 @@ static void advance(enum sysv_kind kind, int next) {
 
 /* ---- the order ---- */
 
-static struct bunshin_error *refuse_semaphores(struct capture *capture, const char *line) {
-    (void)capture;
-    return bunshin_error_new(BUNSHIN_ERROR_UNSUPPORTED, 0, "cannot fork: the workspace holds a SysV semaphore set (%.20s)", line);
+const struct image_process *sysv_find_process(const struct rebuild *rebuild, pid_t pid) {
+    for (size_t i = 0; i < rebuild->image->table[TABLE_PROCESS].count; i++)
+        if (IMAGE_PROCESS(rebuild->image, i)->pid == pid)
+            return IMAGE_PROCESS(rebuild->image, i);
+    return NULL;
 }
 
-static struct bunshin_error *refuse_queues(struct capture *capture, const char *line) {
-    (void)capture;
-    return bunshin_error_new(BUNSHIN_ERROR_UNSUPPORTED, 0, "cannot fork: the workspace holds a SysV message queue (%.20s)", line);
-}
-
-static int by_id(const void *one, const void *other) {
+static int segments_by_id(const void *one, const void *other) {
     return sysv_compare_ids(((const struct image_segment *)one)->id, ((const struct image_segment *)other)->id);
 }
 
+static int semaphores_by_id(const void *one, const void *other) {
+    return sysv_compare_ids(((const struct image_semaphores *)one)->id, ((const struct image_semaphores *)other)->id);
+}
+
+static int queues_by_id(const void *one, const void *other) {
+    return sysv_compare_ids(((const struct image_queue *)one)->id, ((const struct image_queue *)other)->id);
+}
+
 struct bunshin_error *sysv_capture(struct capture *capture) {
-    TRY(sysv_list(capture, SYSV_SHM, sysv_capture_segment));
-    TRY(sysv_list(capture, SYSV_SEM, refuse_semaphores));
-    TRY(sysv_list(capture, SYSV_MSG, refuse_queues));
-    struct buffer *segments = &capture->table[TABLE_SEGMENT];
-    capture->next_id[SYSV_SHM] = segments->size ? next_id(SYSV_SHM) : -1;
-    if (segments->size)
-        qsort(segments->data, segments->size / sizeof(struct image_segment), sizeof(struct image_segment), by_id);
+    static const struct {
+        struct bunshin_error *(*each)(struct capture *capture, const char *line);
+        enum table table;
+        size_t size;
+        int (*compare)(const void *one, const void *other);
+    } kinds[SYSV_KINDS] = {
+        {sysv_capture_segment, TABLE_SEGMENT, sizeof(struct image_segment), segments_by_id},
+        {sysv_capture_semaphores, TABLE_SEMAPHORES, sizeof(struct image_semaphores), semaphores_by_id},
+        {sysv_capture_queue, TABLE_QUEUE, sizeof(struct image_queue), queues_by_id},
+    };
+    for (enum sysv_kind kind = SYSV_SHM; kind < SYSV_KINDS; kind++) {
+        struct buffer *table = &capture->table[kinds[kind].table];
+        TRY(sysv_list(capture, kind, kinds[kind].each));
+        capture->next_id[kind] = table->size ? next_id(kind) : -1;
+        if (table->size)
+            qsort(table->data, table->size / kinds[kind].size, kinds[kind].size, kinds[kind].compare);
+    }
     return NULL;
 }
 
 struct bunshin_error *sysv_rebuild(struct rebuild *rebuild) {
-    int32_t segments = (int32_t)rebuild->image->table[TABLE_SEGMENT].count;
-    for (int32_t i = 0; i < segments; i++)
-        TRY(sysv_rebuild_segment(rebuild, IMAGE_SEGMENT(rebuild->image, i)));
-    advance(SYSV_SHM, rebuild->image->next_id[SYSV_SHM]);
+    struct image_header *image = rebuild->image;
+    for (size_t i = 0; i < image->table[TABLE_SEGMENT].count; i++)
+        TRY(sysv_rebuild_segment(rebuild, IMAGE_SEGMENT(image, i)));
+    for (size_t i = 0; i < image->table[TABLE_SEMAPHORES].count; i++)
+        TRY(sysv_rebuild_semaphores(rebuild, IMAGE_SEMAPHORES(image, i)));
+    for (size_t i = 0; i < image->table[TABLE_QUEUE].count; i++)
+        TRY(sysv_rebuild_queue(rebuild, IMAGE_QUEUE(image, i)));
+    for (enum sysv_kind kind = SYSV_SHM; kind < SYSV_KINDS; kind++)
+        advance(kind, image->next_id[kind]);
     return NULL;
 }
 
 struct bunshin_error *sysv_finish(struct rebuild *rebuild, struct tracee *tracees) {
-    for (int32_t i = 0; i < (int32_t)rebuild->image->table[TABLE_SEGMENT].count; i++)
+    for (size_t i = 0; i < rebuild->image->table[TABLE_SEGMENT].count; i++)
         TRY(sysv_finish_segment(rebuild, tracees, IMAGE_SEGMENT(rebuild->image, i)));
-    return NULL;
+    return sysv_finish_semaphores(rebuild, tracees);
 }

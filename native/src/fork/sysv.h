@@ -31,6 +31,9 @@ struct sysv_creation {
 };
 struct bunshin_error *sysv_create(struct rebuild *rebuild, const struct sysv_creation *creation) MUST_CHECK;
 
+/* A process of the image; NULL for none. */
+const struct image_process *sysv_find_process(const struct rebuild *rebuild, pid_t pid);
+
 /* By the order in which ids are given out: for qsort of records by id. */
 int sysv_compare_ids(int one, int other);
 
@@ -38,5 +41,14 @@ int sysv_compare_ids(int one, int other);
 struct bunshin_error *sysv_capture_segment(struct capture *capture, const char *line) MUST_CHECK;
 struct bunshin_error *sysv_rebuild_segment(struct rebuild *rebuild, const struct image_segment *segment) MUST_CHECK;
 struct bunshin_error *sysv_finish_segment(struct rebuild *rebuild, struct tracee *tracees, const struct image_segment *segment) MUST_CHECK;
+
+/* ---- semaphores (sysv_sem.c) ---- */
+struct bunshin_error *sysv_capture_semaphores(struct capture *capture, const char *line) MUST_CHECK;
+struct bunshin_error *sysv_rebuild_semaphores(struct rebuild *rebuild, const struct image_semaphores *set) MUST_CHECK;
+struct bunshin_error *sysv_finish_semaphores(struct rebuild *rebuild, struct tracee *tracees) MUST_CHECK;
+
+/* ---- message queues (sysv_msg.c) ---- */
+struct bunshin_error *sysv_capture_queue(struct capture *capture, const char *line) MUST_CHECK;
+struct bunshin_error *sysv_rebuild_queue(struct rebuild *rebuild, const struct image_queue *queue) MUST_CHECK;
 
 #endif

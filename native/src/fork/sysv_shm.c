@@ -307,10 +307,7 @@ struct bunshin_error *sysv_rebuild_segment(struct rebuild *rebuild, const struct
 /* All who had it attached have it again. */
 struct bunshin_error *sysv_finish_segment(struct rebuild *rebuild, struct tracee *tracees, const struct image_segment *segment) {
     if (!is_last(segment)) {
-        const struct image_process *process = NULL;
-        for (size_t i = 0; !process && i < rebuild->image->table[TABLE_PROCESS].count; i++)
-            if (IMAGE_PROCESS(rebuild->image, i)->pid == segment->last)
-                process = IMAGE_PROCESS(rebuild->image, i);
+        const struct image_process *process = sysv_find_process(rebuild, segment->last);
         if (!process)
             (void)sysv_act(&(struct sysv_actor){.pid = segment->last}, touch, &segment->id); /* else we are named: no more than that */
         else if (process->state != PROCESS_ZOMBIE && process->vdso && tracees[process->first_thread].state == TRACEE_STOPPED) {
