@@ -7,7 +7,7 @@
 
 struct bunshin_error *births_init(struct births *births, size_t processes) {
     *births = (struct births){.slot_count = 64};
-    size_t most = processes * 3 + 1; /* each may need a helper for its session and one for its group */
+    size_t most = processes * 4 + 1; /* each may need helpers: for its session, its group, its terminal */
     while (births->slot_count < most * 2)
         births->slot_count *= 2;
     births->list = calloc(most, sizeof *births->list);
@@ -122,14 +122,18 @@ struct bunshin_error *births_plan(struct births *births, const struct birth **re
     size_t processes = births->count;
     *ret_impossible = NULL;
     for (size_t i = 0; i < processes; i++) {
-        struct birth *birth = &births->list[i], *leader = births_find(births, birth->group);
-        pid_t group = birth->group, session = birth->session;
+        struct birth *birth = &births->list[i];
+        pid_t session = birth->session, groups[2] = {birth->group, birth->foreground};
         if (session > 1 && !births_find(births, session))
             births_add(births, &(struct birth){.process = IMAGE_NONE, .pid = session, .parent = 1, .session = session, .group = session});
-        if (group > 1 && !births_find(births, group))
-            births_add(births, &(struct birth){.process = IMAGE_NONE, .pid = group, .parent = 1, .session = session, .group = group});
-        if (leader && leader->group != group)
-            leader->leads_others = births->movers = true;
+        for (int which = 0; which < 2; which++) {
+            pid_t group = groups[which];
+            struct birth *leader = births_find(births, group);
+            if (group > 1 && !leader)
+                births_add(births, &(struct birth){.process = IMAGE_NONE, .pid = group, .parent = 1, .session = session, .group = group});
+            if (leader && leader->group != group)
+                leader->leads_others = births->movers = true;
+        }
     }
     for (int us = 0; us < 2; us++)
         for (size_t i = 0; i < births->count; i++) {

@@ -23,6 +23,7 @@ enum birth_way {
 struct birth { /* a process to be born: one of the image, or a helper that plays a dead leader */
     int32_t process; /* index, or IMAGE_NONE for a helper */
     pid_t pid, parent, session, group;
+    pid_t foreground; /* of a session leader with a terminal: a group that must be there once, or 0 */
     pid_t creator; /* who clones it; 1 for us */
     pid_t between; /* BIRTH_ORPHAN, BIRTH_ADOPTED: the pid of the one in between */
     pid_t born_in; /* a session leader's children of another session need it born there; 0: nobody does */

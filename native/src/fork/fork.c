@@ -205,6 +205,7 @@ struct bunshin_error *fork_rebuild(struct init *init, int image_fd, const int *s
     TRY(rebuild_locks(&rebuild));
     TRY(buffer_printf(ret_report, "descriptions %.3f\n", since(&mark)));
     TRY(tree_rebuild(&rebuild));
+    pty_rebuild_done(&rebuild);
     TRY(buffer_printf(ret_report, "tree %.3f\n", since(&mark)));
     told_whom(&rebuild);
     TRY(rebuild_fault(&rebuild, STEP_OWN, "pid 1"));

@@ -154,6 +154,8 @@ struct image_description {
     int32_t holder, holder_fd; /* pid and fd of who held it when found; an epoll is filled there */
     int32_t copy_up; /* written in the workspace and mapped shared: must be in the upper layer before it is mapped */
     int32_t same_as; /* of a ghost: the description with which it is made, where that is another */
+    int32_t hung_up; /* a terminal whose master is gone */
+    int32_t pad;
 };
 
 struct image_descriptor {
@@ -211,10 +213,15 @@ struct image_segment { /* System V shared memory */
 
 struct image_pty {
     int32_t index;
-    int32_t locked, packet_mode;
+    int32_t locked, packet_mode, exclusive;
+    int32_t held;             /* enum pty_held */
+    int32_t hung_up;          /* its master is gone */
+    int32_t slave_never_open; /* the master has not heard of a closing yet */
+    int32_t master;           /* our copy, during a capture */
     uint8_t settings[64]; /* struct termios2 */
     uint16_t window[4];
     struct span to_slave, to_master; /* queued bytes */
+    struct span ends; /* uint32_t[]: where in to_slave an end of input stands */
 };
 
 struct image_socket {

@@ -26,6 +26,7 @@ struct rebuild {
     struct rebuild_control *control;
     int64_t missed; /* ns since the seal, where the fork follows it so closely that its clocks should not show it */
     struct rlimit own_limits[IMAGE_RLIMITS]; /* pid 1's, which all processes begin with */
+    int *terminal; /* a slave of each pty, while stubs need it */
     int fault;            /* enum restorer_step to fail, for tests */
 };
 
@@ -40,6 +41,8 @@ struct bunshin_error *ghost_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *pipe_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *anonymous_rebuild(struct rebuild *rebuild, int32_t index) MUST_CHECK;
 struct bunshin_error *pty_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
+/* Once all processes have their own openings. */
+void pty_rebuild_done(struct rebuild *rebuild);
 struct bunshin_error *socket_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *shared_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *inotify_rebuild(struct rebuild *rebuild, int32_t index) MUST_CHECK;

@@ -58,7 +58,10 @@ static struct bunshin_error *plan_births(const struct rebuild *rebuild, struct b
                                         .pid = process->pid,
                                         .parent = process->parent,
                                         .session = process->session,
-                                        .group = process->group});
+                                        .group = process->group,
+                                        .foreground = process->terminal != IMAGE_NONE && process->session == process->pid
+                                                          ? process->terminal_group
+                                                          : 0});
         ret->zombies |= process->state == PROCESS_ZOMBIE;
     }
     const struct birth *impossible;
@@ -260,6 +263,8 @@ static void stub(struct rebuild *rebuild, const struct births *births, const str
         meet_wait(rebuild, STAGE_BORN);
     if (joins && !self->leads_others)
         join_group(rebuild, self);
+    if (process && (failed = pty_set_foreground(rebuild, process)))
+        meet_fail(rebuild, self->pid, STEP_PLACE, failed, "its terminal's foreground group");
     meet_arrive(rebuild, STAGE_GROUPED);
     if (births->round_count)
         adopt(rebuild, births, self);
@@ -283,8 +288,6 @@ static void stub(struct rebuild *rebuild, const struct births *births, const str
     }
     if (births->round_count)
         after_adoptions(rebuild, births, self);
-    if ((failed = pty_set_foreground(rebuild, process)))
-        meet_fail(rebuild, self->pid, STEP_PLACE, failed, "its terminal's foreground group");
     if (fchdir(rebuild_fd(rebuild, process->directory)) != 0)
         meet_fail(rebuild, self->pid, STEP_PLACE, errno, "its working directory");
     umask(process->umask);
