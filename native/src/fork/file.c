@@ -70,19 +70,39 @@ struct bunshin_error *file_capture(struct capture *capture, const struct holder 
     return NULL;
 }
 
+/* It has no other name either. An overlay counts the names that a file has in its layer, also those that are covered. */
+static struct bunshin_error *capture_nameless(struct capture *capture, int32_t index) {
+    struct image_description record = *CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, index);
+    const struct described *described = described_find(capture, index);
+    const struct frozen_process *process = freeze_find(capture->frozen, record.holder);
+    struct stat info;
+    char path[4300], opened[48];
+    snprintf(opened, sizeof opened, "self/fd/%d", described->copy);
+    ssize_t length = readlinkat(capture->init->proc, opened, path, sizeof path - 1);
+    path[length < 0 ? 0 : length] = '\0';
+    if (fstat(described->copy, &info) != 0)
+        return bunshin_error_os("cannot look at %.200s", path);
+    char name[4300];
+    if (!is_deleted(path, &info, name, sizeof name))
+        return bunshin_error_unsupported(record.holder, process ? process->stat.comm : "bunshin-init", record.holder_fd,
+                                         "a file that cannot be found by its name, %.100s", path);
+    TRY(ghost_capture(capture, described->copy, name, &info, &record));
+    *CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, index) = record;
+    return NULL;
+}
+
 struct bunshin_error *file_connect(struct capture *capture) {
     for (int32_t i = 0; i < CAPTURE_COUNT(capture, TABLE_DESCRIPTION, struct image_description); i++) {
         struct image_description *record = CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, i);
         if (record->kind != KIND_FILE || record->object == IMAGE_NONE)
             continue;
         const struct located *located = locate_at(capture, (size_t)record->object);
-        const struct frozen_process *process = freeze_find(capture->frozen, record->holder);
-        if (!located->found)
-            return bunshin_error_unsupported(record->holder, process ? process->stat.comm : "bunshin-init", record->holder_fd,
-                                             "a file that has no name by which it could be opened (inode %llu)",
-                                             (unsigned long long)located->inode);
-        record->path = located->path;
         record->object = IMAGE_NONE;
+        if (!located->found) {
+            TRY(capture_nameless(capture, i));
+            continue;
+        }
+        record->path = located->path;
     }
     return NULL;
 }

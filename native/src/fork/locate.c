@@ -194,11 +194,18 @@ static struct bunshin_error *list_directory(struct capture *capture, struct walk
     return error;
 }
 
-static bool is_missing_on(const struct capture *capture, uint32_t device) {
-    for (size_t i = 0; i < wanted_count(capture); i++)
-        if (!locate_at(capture, i)->found && locate_at(capture, i)->device == device)
+static bool is_missing_on(const struct capture *capture, uint32_t device, bool not_by_name) {
+    for (size_t i = 0; i < wanted_count(capture); i++) {
+        const struct located *wanted = locate_at(capture, i);
+        if (!wanted->found && wanted->device == device && !(wanted->by_name && not_by_name))
             return true;
+    }
     return false;
+}
+
+/* Another name of a file is only where the workspace has written: a link to a file of the image is a file of its own. */
+static bool is_worth_it(const struct capture *capture, const struct walk *walk) {
+    return is_missing_on(capture, walk->mount->device, !strcmp(walk->mount->type, "overlay") && walk->near_at >= walk->near.size && walk->near_at);
 }
 
 static struct bunshin_error *search_mount(struct capture *capture, const struct mount_entry *mount, int64_t deadline) {
@@ -216,7 +223,7 @@ static struct bunshin_error *search_mount(struct capture *capture, const struct 
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         walk.numbers |= !strcmp(mount->type, plain[i]);
     struct bunshin_error *error = push(capture, &walk, mount->point);
-    for (unsigned count = 0; !error && is_missing_on(capture, mount->device) && pop(&walk, path, sizeof path); count++) {
+    for (unsigned count = 0; !error && is_worth_it(capture, &walk) && pop(&walk, path, sizeof path); count++) {
         if (count % 64 == 63 && init_now() > deadline)
             break;
         error = list_directory(capture, &walk, path);
@@ -242,7 +249,7 @@ struct bunshin_error *locate_all(struct capture *capture) {
             wanted->device = mount->device;
     }
     for (size_t i = 0; !error && capture->not_located && i < mounts.count; i++)
-        if (is_missing_on(capture, mounts.list[i].device))
+        if (is_missing_on(capture, mounts.list[i].device, false))
             error = search_mount(capture, &mounts.list[i], deadline);
     mountinfo_deinit(&mounts);
     return error;
