@@ -43,6 +43,7 @@ struct capture {
     size_t shared_count;
     struct buffer unix_peers; /* socket.c */
     bool have_unix_peers;
+    int unread; /* a copy of an inotify instance with events that its owner will read as soon as it may run, or -1 */
     struct buffer located; /* locate.c */
     size_t not_located;
     struct buffer report;
@@ -151,6 +152,7 @@ struct bunshin_error *file_connect(struct capture *capture) MUST_CHECK;
 
 /* ---- inotify.c ---- */
 struct bunshin_error *inotify_capture(struct capture *capture, const struct holder *holder, struct image_description *ret) MUST_CHECK;
+bool inotify_await_reader(int fd);
 /* The same for what watches lie on. */
 struct bunshin_error *inotify_connect(struct capture *capture) MUST_CHECK;
 

@@ -259,6 +259,8 @@ static void capture_deinit(struct capture *capture) {
     buffer_deinit(&capture->common);
     buffer_deinit(&capture->unix_peers);
     buffer_deinit(&capture->located);
+    if (capture->unread >= 0)
+        close(capture->unread);
     buffer_deinit(&capture->report);
     for (int i = 0; i < capture->store_count; i++)
         if (capture->stores[i].view)
@@ -272,21 +274,53 @@ static struct bunshin_error *fault(const struct wire *request, enum seal_step st
     return bunshin_error_new(BUNSHIN_ERROR_FORK, EIO, "cannot seal: a fault was asked for at step %d", step);
 }
 
+#define TRIES 12 /* to find a tree whose watchers have read what they were told */
+
+static struct bunshin_error *freeze_and_capture(struct capture *capture, struct wire *request, int64_t deadline, int64_t *mark, int *ret_newest) {
+    TRY(freeze(capture->init->proc, deadline, &capture->frozen));
+    TRY(buffer_printf(&capture->report, "freeze %.3f\nprocesses %zu\nthreads %zu\n", since(mark), capture->frozen->process_count,
+                      capture->frozen->thread_count));
+    TRY(fault(request, SEAL_FREEZE));
+    TRY(fault(request, SEAL_STORES));
+    struct bunshin_error *error = open_stores(capture);
+    if (capture->store_count > fork_stores.count)
+        *ret_newest = capture->stores[capture->store_count - 1].fd;
+    return error ? error : capture_all(capture, mark);
+}
+
+static void thaw(struct capture *capture) {
+    if (capture->frozen)
+        sysv_release(capture->frozen, capture->init->proc);
+    pending_put_back();
+    freeze_release(capture->frozen);
+    capture->frozen = NULL;
+}
+
+static void close_if_open(int *fd) {
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
 void fork_seal(struct init *init, struct wire *request) {
     int reply = request->fd_count ? request->fd[0] : -1;
     int64_t mark = init_now(), deadline = mark + request->argument[0];
-    struct capture capture = {.init = init, .sealed_at = mark};
+    struct capture capture;
     int image = -1, newest = -1;
-    struct bunshin_error *error = freeze(init->proc, deadline, &capture.frozen);
-    if (!error)
-        error = buffer_printf(&capture.report, "freeze %.3f\nprocesses %zu\nthreads %zu\n", since(&mark), capture.frozen->process_count,
-                              capture.frozen->thread_count);
-    if (!error && !(error = fault(request, SEAL_FREEZE)) && !(error = fault(request, SEAL_STORES)))
-        error = open_stores(&capture);
-    if (capture.store_count > fork_stores.count)
-        newest = capture.stores[capture.store_count - 1].fd;
-    if (!error)
-        error = capture_all(&capture, &mark);
+    struct bunshin_error *error = NULL;
+    for (int tries = 0;; tries++) {
+        capture = (struct capture){.init = init, .sealed_at = mark, .unread = -1};
+        error = freeze_and_capture(&capture, request, deadline, &mark, &newest);
+        if (!error || capture.unread < 0 || tries == TRIES)
+            break;
+        thaw(&capture);
+        if (!inotify_await_reader(capture.unread))
+            break;
+        bunshin_error_destroy(error);
+        close_if_open(&newest);
+        capture_deinit(&capture);
+        mark = init_now();
+    }
     if (!error)
         drop_unused_stores(&capture);
     if (!error && !(error = fault(request, SEAL_CAPTURE)))
@@ -311,10 +345,7 @@ void fork_seal(struct init *init, struct wire *request) {
             error = wire_send(reply, &answer);
     }
     if (error) {
-        if (capture.frozen)
-            sysv_release(capture.frozen, init->proc);
-        pending_put_back();
-        freeze_release(capture.frozen);
+        thaw(&capture);
         if (error->code != BUNSHIN_ERROR_UNSUPPORTED && error != bunshin_error_no_memory())
             error->code = BUNSHIN_ERROR_FORK;
         wire_answer(reply, error);
@@ -323,10 +354,8 @@ void fork_seal(struct init *init, struct wire *request) {
         init->frozen = capture.frozen;
         init->seal_deadline = deadline;
     }
-    if (image >= 0)
-        close(image);
-    if (newest >= 0)
-        close(newest);
+    close_if_open(&image);
+    close_if_open(&newest);
     capture_deinit(&capture);
 }
 
