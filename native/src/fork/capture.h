@@ -22,6 +22,8 @@ struct store {
     uint64_t view_size;
 };
 
+struct stat;
+
 struct capture {
     struct init *init;
     struct frozen *frozen;
@@ -29,6 +31,7 @@ struct capture {
     /* page stores: those this workspace was made from, and a new one, last */
     struct store *stores;
     int store_count;
+    unsigned tmpfs[2];      /* devices (tmpfs.c) */
     unsigned memory_device; /* where the kernel keeps memfds, shared anonymous memory and System V segments */
     uint64_t store_end; /* of the new store */
     bool flatten;       /* the process at hand stands on too many pieces: all of it is stored anew */
@@ -98,6 +101,7 @@ struct mapping { /* of /proc/PID/smaps */
     unsigned device;
     const char *path; /* "" for none */
     bool deleted;
+    bool swapped; /* some of it is swapped out */
 };
 struct mappings {
     struct buffer text;
@@ -156,9 +160,18 @@ bool inotify_await_reader(int fd);
 /* The same for what watches lie on. */
 struct bunshin_error *inotify_connect(struct capture *capture) MUST_CHECK;
 
+/* ---- files in memory (tmpfs.c) ---- */
+struct bunshin_error *tmpfs_open(struct capture *capture) MUST_CHECK;
+bool tmpfs_has(const struct capture *capture, unsigned device);
+struct bunshin_error *tmpfs_capture(struct capture *capture) MUST_CHECK;
+
 /* ---- shared memory (shared.c) ---- */
-struct bunshin_error *shared_capture(struct capture *capture, int copy, const char *link, struct image_description *ret) MUST_CHECK;
-/* The description of the object that a shared mapping shows. */
+bool shared_is(const struct capture *capture, const struct stat *info);
+/* A file on a tmpfs under one of its names, the entry of this number. */
+struct bunshin_error *shared_capture_named(struct capture *capture, int copy, const char *path, int32_t entry, int32_t *ret_object) MUST_CHECK;
+struct bunshin_error *shared_capture(struct capture *capture, const struct holder *holder, const struct stat *info,
+                                     struct image_description *ret) MUST_CHECK;
+/* The description of the object that a mapping shows; IMAGE_NONE for private ones of what can be seen nowhere else. */
 struct bunshin_error *shared_capture_mapping(struct capture *capture, struct frozen_process *frozen, const struct mapping *mapping,
                                              struct parasite *parasite, int32_t *ret) MUST_CHECK;
 struct bunshin_error *shared_finish(struct capture *capture) MUST_CHECK;

@@ -121,9 +121,12 @@ static struct bunshin_error *describe(struct capture *capture, struct holder *ho
         return socket_capture(capture, holder, self, ret);
     if (!strncmp(link, "anon_inode:", 11) || !strncmp(link, "pidfd:", 6))
         return anonymous_capture(capture, holder, ret);
-    if (!strncmp(link, "/memfd:", 7) || !strncmp(link, "/dev/shm/", 9))
-        if (S_ISREG(info->st_mode))
-            return shared_capture(capture, holder->copy, link, ret);
+    if (!strncmp(link, "/memfd:", 7) && !shared_is(capture, info))
+        return capture_refuse(holder, "a memfd of huge pages");
+    if (!strncmp(link, "/secretmem", 10))
+        return capture_refuse(holder, "secret memory (memfd_secret)");
+    if (shared_is(capture, info))
+        return shared_capture(capture, holder, info, ret);
     if (!strncmp(link, "/dev/pts/", 9) || !strcmp(link, "/dev/ptmx") || !strcmp(link, "/dev/tty"))
         if (S_ISCHR(info->st_mode))
             return pty_capture(capture, holder, ret);

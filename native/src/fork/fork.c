@@ -89,7 +89,8 @@ static bool is_path_only(const struct image_description *record) { return record
 static struct bunshin_error *rebuild_descriptions(struct rebuild *rebuild) {
     struct image_header *image = rebuild->image;
     int32_t count = (int32_t)image->table[TABLE_DESCRIPTION].count;
-    TRY(shared_rebuild_all(rebuild)); /* first: what lies below /dev/shm must be there to be opened */
+    TRY(tmpfs_rebuild(rebuild)); /* first: what lies below /dev/shm must be there to be opened */
+    TRY(shared_rebuild_all(rebuild));
     TRY(ghost_rebuild_all(rebuild));
     /* Files opened for writing come first: that copies them up, and whoever reads then reads what is written. */
     for (int reads = 0; reads < 2; reads++)
@@ -114,6 +115,7 @@ static struct bunshin_error *rebuild_descriptions(struct rebuild *rebuild) {
     for (int32_t i = 0; i < count; i++)
         if (is_path_only(IMAGE_DESCRIPTION(image, i)))
             TRY(file_rebuild(rebuild, i));
+    TRY(tmpfs_finish(rebuild));
     for (int32_t i = 0; i < count; i++)
         if (!rebuild->made[i])
             return bunshin_error_new(BUNSHIN_ERROR_FORK, EINVAL, "an image holds a description of kind %d that nothing makes",
@@ -208,6 +210,7 @@ struct bunshin_error *fork_rebuild(struct init *init, int image_fd, const int *s
     pty_rebuild_done(&rebuild);
     TRY(buffer_printf(ret_report, "tree %.3f\n", since(&mark)));
     told_whom(&rebuild);
+    TRY(shared_seal(&rebuild));
     TRY(rebuild_fault(&rebuild, STEP_OWN, "pid 1"));
     TRY(own_rebuild(&rebuild));
     TRY(inotify_watch_all(&rebuild));

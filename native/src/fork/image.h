@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "arch/x86_64.h"
 
@@ -185,15 +186,22 @@ struct image_pipe {
     struct span content;
 };
 
-enum shared_kind { SHARED_MEMFD, SHARED_ANONYMOUS, SHARED_NAMED, SHARED_UNLINKED };
+enum shared_kind { SHARED_MEMFD, SHARED_ANONYMOUS, SHARED_FILE /* on a tmpfs */ };
 
 struct image_shared {
     uint64_t size;
     int32_t seals, kind;
-    struct span name; /* of a memfd, or a path below /dev/shm */
+    struct span name; /* of a memfd; a path that a file has or had */
     int32_t first_run, run_count;
     uint32_t mode, uid, gid;
-    int32_t pad;
+    int32_t entry; /* of a file that has names: the first */
+};
+
+struct image_entry { /* a name on a tmpfs; directories come before what is in them */
+    struct span path, target, attributes;
+    uint32_t mode, uid, gid;
+    int32_t object; /* of a file */
+    struct timespec accessed, modified;
 };
 
 struct image_run { /* a piece of an object's content, and where it is stored */
@@ -303,6 +311,7 @@ enum table {
     TABLE_PTY,
     TABLE_SOCKET,
     TABLE_LOCK,
+    TABLE_ENTRY,
     TABLE_RUN,
     TABLE_SEGMENT,
     TABLE_SEMAPHORES,
@@ -341,6 +350,7 @@ static inline void *image_at(const struct image_header *header, enum table table
 #define IMAGE_PTY(h, i) ((struct image_pty *)image_at(h, TABLE_PTY) + (i))
 #define IMAGE_SOCKET(h, i) ((struct image_socket *)image_at(h, TABLE_SOCKET) + (i))
 #define IMAGE_LOCK(h, i) ((struct image_lock *)image_at(h, TABLE_LOCK) + (i))
+#define IMAGE_ENTRY(h, i) ((struct image_entry *)image_at(h, TABLE_ENTRY) + (i))
 #define IMAGE_RUN(h, i) ((struct image_run *)image_at(h, TABLE_RUN) + (i))
 #define IMAGE_SEGMENT(h, i) ((struct image_segment *)image_at(h, TABLE_SEGMENT) + (i))
 #define IMAGE_SEMAPHORES(h, i) ((struct image_semaphores *)image_at(h, TABLE_SEMAPHORES) + (i))

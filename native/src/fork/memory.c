@@ -130,7 +130,9 @@ struct bunshin_error *mappings_read(struct capture *capture, pid_t pid, struct m
                 ret->vdso = mapping->start;
             if ((mapping->kind == 'v' || !strncmp(mapping->path, "[vvar", 5)) && !ret->vdso_base)
                 ret->vdso_base = mapping->start;
-        } else if (ret->count && !strncmp(line, "VmFlags:", 8))
+        } else if (ret->count && !strncmp(line, "Swap:", 5))
+            ret->list[ret->count - 1].swapped = strtoull(line + 5, NULL, 10) > 0;
+        else if (ret->count && !strncmp(line, "VmFlags:", 8))
             apply_flags(&ret->list[ret->count - 1], line + 8);
     }
     return NULL;
@@ -352,9 +354,8 @@ static struct bunshin_error *map_deleted(struct capture *capture, pid_t pid, con
     return add_op(capture, OP_MAP, mapping->start, length, capture->store_count - 1, offset, mapping->protection, PRIVATE);
 }
 
-static bool is_memory_object(const struct mapping *mapping) {
-    const char *path = mapping->path;
-    return !strncmp(path, "/memfd:", 7) || !strncmp(path, "[anon_shmem", 11) || !strncmp(path, "/dev/shm/", 9) || (!strncmp(path, "/dev/zero", 9) && mapping->deleted);
+static bool is_memory_object(const struct capture *capture, const struct mapping *mapping) {
+    return mapping->device == capture->memory_device || tmpfs_has(capture, mapping->device);
 }
 
 /* What the program had said of a mapping. */
@@ -398,6 +399,8 @@ static struct bunshin_error *map_one(struct capture *capture, struct frozen_proc
                                      const struct mapping *mapping, struct parasite *parasite, const struct runs *runs, size_t *cursor, struct runs *scratch) {
     if (mapping->flags & MAPPING_HUGE_PAGES)
         return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "memory in huge pages (MAP_HUGETLB)");
+    if (!strncmp(mapping->path, "/secretmem", 10))
+        return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "secret memory (memfd_secret)");
     switch (mapping->kind) {
     case 'a':
         return map_anonymous(capture, frozen->alive, mapping, runs, cursor, scratch);
@@ -418,9 +421,11 @@ static struct bunshin_error *map_one(struct capture *capture, struct frozen_proc
     int32_t description;
     if (sysv_is_segment(capture, mapping))
         return sysv_capture_mapping(capture, frozen, mappings, mapping);
-    if (is_memory_object(mapping))
+    if (is_memory_object(capture, mapping)) {
         TRY(shared_capture_mapping(capture, frozen, mapping, parasite, &description));
-    else if (*mapping->path != '/')
+        if (description == IMAGE_NONE)
+            return map_deleted(capture, frozen->alive, mapping);
+    } else if (*mapping->path != '/')
         return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a mapping of %.100s", mapping->path);
     else if (mapping->deleted) {
         if (mapping->shared)

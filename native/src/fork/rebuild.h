@@ -44,7 +44,11 @@ struct bunshin_error *pty_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 /* Once all processes have their own openings. */
 void pty_rebuild_done(struct rebuild *rebuild);
 struct bunshin_error *socket_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
+struct bunshin_error *tmpfs_rebuild(struct rebuild *rebuild) MUST_CHECK;
+struct bunshin_error *tmpfs_finish(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *shared_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
+/* Seals of what is mapped for writing: once it is. */
+struct bunshin_error *shared_seal(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *inotify_rebuild(struct rebuild *rebuild, int32_t index) MUST_CHECK;
 /* Last of all: from then on every opening of a file is told. */
 struct bunshin_error *inotify_watch_all(struct rebuild *rebuild) MUST_CHECK;

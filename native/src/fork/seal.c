@@ -37,6 +37,7 @@ static const size_t record_size[TABLE_COUNT] = {
     [TABLE_PTY] = sizeof(struct image_pty),
     [TABLE_SOCKET] = sizeof(struct image_socket),
     [TABLE_LOCK] = sizeof(struct image_lock),
+    [TABLE_ENTRY] = sizeof(struct image_entry),
     [TABLE_RUN] = sizeof(struct image_run),
     [TABLE_SEGMENT] = sizeof(struct image_segment),
     [TABLE_SEMAPHORES] = sizeof(struct image_semaphores),
@@ -98,7 +99,7 @@ static struct bunshin_error *open_stores(struct capture *capture) {
     if (fstat(capture->stores[capture->store_count - 1].fd, &info) != 0)
         return bunshin_error_os("cannot look at a page store");
     capture->memory_device = major(info.st_dev) << 20 | minor(info.st_dev);
-    return NULL;
+    return tmpfs_open(capture);
 }
 
 /* Stores that no operation names are left out of the image; the rest move up. */

@@ -4,7 +4,6 @@
  * holes.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,98 +11,118 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "fork/content.h"
 #include "fork/described.h"
 
-#define SHM "/dev/shm/"
+#define PARASITE_PART (256u << 10)
+#define DELETED " (deleted)"
 
 struct shared_seen {
-    uint64_t inode, device; /* of the object, as stat or the memory map show it */
+    uint64_t inode;
+    unsigned device; /* of the object, as the memory map shows it */
     int32_t object;
-    int32_t mapping; /* a description for mappings of it, or IMAGE_NONE */
-    int32_t mapping_writable;
+    int32_t mapping[2]; /* descriptions for mappings of it that may be written or not, or IMAGE_NONE */
     struct buffer runs;
-    bool by_pages; /* its content is collected mapping by mapping */
+    bool by_pages;        /* nobody has it open: read through mappings, from the end to this offset */
+    uint64_t taken_from;
 };
 
 /* ---- capture ---- */
 
-static struct shared_seen *find_seen(struct capture *capture, uint64_t inode, bool anonymous) {
-    /* Inodes of memfds and shared anonymous memory come from one kernel mount; /dev/shm is another. Names tell them apart. */
+static unsigned device_of(const struct stat *info) { return major(info->st_dev) << 20 | minor(info->st_dev); }
+
+bool shared_is(const struct capture *capture, const struct stat *info) {
+    return S_ISREG(info->st_mode) && (device_of(info) == capture->memory_device || tmpfs_has(capture, device_of(info)));
+}
+
+static struct shared_seen *find_seen(struct capture *capture, uint64_t inode, unsigned device) {
     for (size_t i = 0; i < capture->shared_count; i++)
-        if (capture->shared[i].inode == inode && capture->shared[i].device == anonymous)
+        if (capture->shared[i].inode == inode && capture->shared[i].device == device)
             return &capture->shared[i];
     return NULL;
 }
 
-static struct bunshin_error *add_seen(struct capture *capture, const struct image_shared *object, uint64_t inode, bool internal,
+static struct bunshin_error *add_seen(struct capture *capture, const struct image_shared *object, uint64_t inode, unsigned device,
                                       struct shared_seen **ret) {
     struct shared_seen *grown = realloc(capture->shared, (capture->shared_count + 1) * sizeof *grown);
     if (!grown)
         return bunshin_error_no_memory();
     capture->shared = grown;
     *ret = &grown[capture->shared_count++];
-    **ret = (struct shared_seen){.inode = inode, .device = internal, .mapping = IMAGE_NONE};
+    **ret = (struct shared_seen){.inode = inode, .device = device, .mapping = {IMAGE_NONE, IMAGE_NONE}};
     return capture_add(capture, TABLE_SHARED, object, sizeof *object, &(*ret)->object);
 }
 
-static struct bunshin_error *store_content(struct capture *capture, int copy, uint64_t size, struct shared_seen *seen) {
+static enum content_kind content_of(int kind) { return kind <= SHARED_ANONYMOUS ? CONTENT_INTERNAL : CONTENT_NAMED; }
+
+static struct bunshin_error *store_content(struct capture *capture, int copy, const struct image_shared *object, struct shared_seen *seen) {
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", copy);
     int source = open(path, O_RDONLY | O_CLOEXEC);
     if (source < 0)
         return bunshin_error_os("cannot read shared memory");
-    const struct known *known = content_known(seen->device ? CONTENT_INTERNAL : CONTENT_NAMED, seen->inode);
-    struct bunshin_error *error = content_take_file(capture, known, source, size, &seen->runs);
+    struct bunshin_error *error = content_take_file(capture, content_known(content_of(object->kind), seen->inode), source, object->size, &seen->runs);
     close(source);
     return error;
 }
 
-static enum shared_kind kind_of(const char *link) {
-    if (!strncmp(link, "/memfd:", 7))
-        return SHARED_MEMFD;
-    if (strncmp(link, SHM, strlen(SHM)))
-        return SHARED_ANONYMOUS;
-    size_t length = strlen(link);
-    return length > 10 && !strcmp(link + length - 10, " (deleted)") ? SHARED_UNLINKED : SHARED_NAMED;
+static bool is_deleted(const char *link) {
+    size_t length = strlen(link), cut = strlen(DELETED);
+    return length > cut && !strcmp(link + length - cut, DELETED);
 }
 
 /* An object that can be opened: by a descriptor of somebody's, or by its name. */
-static struct bunshin_error *capture_object(struct capture *capture, int copy, const char *link, struct shared_seen **ret) {
-    struct stat info;
-    if (fstat(copy, &info) != 0)
-        return bunshin_error_os("cannot look at shared memory");
-    enum shared_kind kind = kind_of(link);
-    *ret = find_seen(capture, info.st_ino, kind <= SHARED_ANONYMOUS);
+static struct bunshin_error *capture_object(struct capture *capture, int copy, const char *link, const struct stat *info,
+                                            struct shared_seen **ret) {
+    *ret = find_seen(capture, info->st_ino, device_of(info));
     if (*ret)
         return NULL;
-    struct image_shared object = {.size = (uint64_t)info.st_size,
-                                  .kind = kind,
-                                  .mode = info.st_mode & 07777,
-                                  .uid = info.st_uid,
-                                  .gid = info.st_gid};
-    char name[4200];
-    size_t length = strlen(link), cut = length > 10 && !strcmp(link + length - 10, " (deleted)") ? 10 : 0;
-    snprintf(name, sizeof name, "%.*s", (int)(length - cut), kind == SHARED_MEMFD ? link + 7 : link);
-    if (kind == SHARED_MEMFD)
-        name[length - cut - 7] = '\0';
-    TRY(capture_text(capture, name, &object.name));
-    if (kind <= SHARED_ANONYMOUS) {
+    bool memfd = !strncmp(link, "/memfd:", 7), internal = device_of(info) == capture->memory_device;
+    struct image_shared object = {.size = (uint64_t)info->st_size,
+                                  .kind = !internal ? SHARED_FILE : memfd ? SHARED_MEMFD : SHARED_ANONYMOUS,
+                                  .mode = info->st_mode & 07777,
+                                  .uid = info->st_uid,
+                                  .gid = info->st_gid,
+                                  .entry = IMAGE_NONE};
+    char name[4300];
+    size_t length = strlen(link), cut = is_deleted(link) ? strlen(DELETED) : 0;
+    snprintf(name, sizeof name, "%.*s", (int)(length - cut), link);
+    TRY(capture_text(capture, memfd ? name + 7 : name, &object.name));
+    if (internal) {
         object.seals = fcntl(copy, F_GET_SEALS);
         if (object.seals < 0)
             object.seals = 0;
     }
-    TRY(add_seen(capture, &object, info.st_ino, kind <= SHARED_ANONYMOUS, ret));
-    return store_content(capture, copy, object.size, *ret);
+    TRY(add_seen(capture, &object, info->st_ino, device_of(info), ret));
+    return store_content(capture, copy, &object, *ret);
 }
 
-struct bunshin_error *shared_capture(struct capture *capture, int copy, const char *link, struct image_description *ret) {
+struct bunshin_error *shared_capture(struct capture *capture, const struct holder *holder, const struct stat *info,
+                                     struct image_description *ret) {
     struct shared_seen *seen;
-    TRY(capture_object(capture, copy, link, &seen));
+    struct stat named;
+    TRY(capture_object(capture, holder->copy, holder->link, info, &seen));
     ret->kind = KIND_SHARED;
     ret->object = seen->object;
+    if (*holder->link == '/' && lstat(holder->link, &named) == 0 && named.st_ino == info->st_ino && named.st_dev == info->st_dev)
+        return capture_text(capture, holder->link, &ret->path);
+    return NULL;
+}
+
+struct bunshin_error *shared_capture_named(struct capture *capture, int copy, const char *path, int32_t entry, int32_t *ret_object) {
+    struct shared_seen *seen;
+    struct stat info;
+    if (fstat(copy, &info) != 0)
+        return bunshin_error_os("cannot look at %.200s", path);
+    TRY(capture_object(capture, copy, path, &info, &seen));
+    struct image_shared *object = CAPTURE_AT(capture, TABLE_SHARED, struct image_shared, seen->object);
+    if (object->entry == IMAGE_NONE)
+        object->entry = entry;
+    *ret_object = seen->object;
     return NULL;
 }
 
@@ -136,112 +155,131 @@ static int open_by_descriptor(struct capture *capture, const struct mapping *map
     return -1;
 }
 
-/* What nobody has open is read through the processes that map it: the pages that exist, wherever one of them shows them. */
-static struct bunshin_error *capture_pages(struct capture *capture, struct frozen_process *frozen, const struct mapping *mapping,
-                                           struct parasite *parasite, struct shared_seen *seen) {
+/* How much of an object lies behind a mapping that reaches beyond its end, in bytes. Beyond it nothing can be read. */
+static uint64_t find_end(struct tracee *tracee, uint64_t address, uint64_t most) {
+    uint64_t low = 0, high = most / ARCH_PAGE; /* pages that are there, that may be there */
+    uint8_t byte;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        struct bunshin_error *error = tracee_read(tracee->tid, address + middle * ARCH_PAGE, &byte, 1);
+        if (error)
+            high = middle;
+        else
+            low = middle + 1;
+        bunshin_error_destroy(error);
+    }
+    return low * ARCH_PAGE;
+}
+
+#define BEHIND_MOST (1ull << 42)
+
+/*
+ * What nobody has open is read through a process that maps it: mapped once more, to the end of the object. Only pages that
+ * exist are read; where memory is swapped out that cannot be told, and all are.
+ */
+static struct bunshin_error *take_behind(struct capture *capture, const struct mapping *mapping, struct parasite *parasite,
+                                         struct shared_seen *seen) {
+    struct image_shared *object = CAPTURE_AT(capture, TABLE_SHARED, struct image_shared, seen->object);
+    struct tracee *tracee = parasite->leader;
+    bool first = !object->size, resident_only = !mapping->swapped && (seen->device == capture->memory_device || tmpfs_has(capture, seen->device));
+    uint64_t length = first ? BEHIND_MOST : seen->taken_from - mapping->offset;
+    uint64_t again[6] = {mapping->start, 0, length, MREMAP_MAYMOVE}, away[6] = {0, length};
+    int64_t at, result;
+    TRY(tracee_syscall(tracee, parasite->vdso, SYS_mremap, again, &at));
+    bool mapped = at >= 0 || at <= -4096;
+    if (!mapped) { /* a limit of its own: what it has mapped */
+        at = (int64_t)mapping->start;
+        length = mapping->end - mapping->start < length ? mapping->end - mapping->start : length;
+    }
+    if (first) {
+        length = find_end(tracee, (uint64_t)at, length);
+        object->size = mapping->offset + length;
+    }
+    const struct known *known = content_known(content_of(object->kind), seen->inode);
     struct parasite_args *args = parasite->args;
-    for (uint64_t at = mapping->start; at < mapping->end; at += PARASITE_PAGES * ARCH_PAGE) {
-        uint64_t length = mapping->end - at < PARASITE_PAGES * ARCH_PAGE ? mapping->end - at : PARASITE_PAGES * ARCH_PAGE;
+    uint8_t *part = malloc(PARASITE_PART);
+    struct bunshin_error *error = part ? NULL : bunshin_error_no_memory();
+    for (uint64_t done = 0, size; !error && done < length; done += size) {
+        size = length - done < PARASITE_PAGES * ARCH_PAGE ? length - done : PARASITE_PAGES * ARCH_PAGE;
         int32_t task = args->task;
         args->task = PARASITE_RESIDENT;
-        args->range[0] = at;
-        args->range[1] = length;
-        TRY(parasite_run(parasite, parasite->leader));
+        args->range[0] = (uint64_t)at + done;
+        args->range[1] = size;
+        error = parasite_run(parasite, tracee);
         args->task = task;
-        for (uint64_t page = 0; page < length / ARCH_PAGE;) {
-            uint64_t end = page;
-            while (end < length / ARCH_PAGE && args->resident[end] & 1)
+        for (uint64_t page = 0, end; !error && page < size / ARCH_PAGE; page = end > page ? end : page + 1) {
+            for (end = page; end < size / ARCH_PAGE && end - page < PARASITE_PART / ARCH_PAGE && (!resident_only || args->resident[end] & 1);)
                 end++;
-            if (end == page) {
-                page++;
-                continue;
-            }
-            uint64_t from = at + page * ARCH_PAGE, size = (end - page) * ARCH_PAGE;
-            uint64_t offset = mapping->offset + (from - mapping->start);
-            bool known = false; /* by another mapping of the same part */
-            const struct image_run *runs = (const void *)seen->runs.data;
-            for (size_t i = 0; i < seen->runs.size / sizeof *runs; i++)
-                known |= runs[i].offset <= offset && offset + size <= runs[i].offset + runs[i].length;
-            if (!known) {
-                struct image_run run = {.offset = offset, .length = size, .store_offset = store_reserve(capture, size), .store = capture->store_count - 1};
-                TRY(store_copy(capture, frozen->alive, from, size, run.store_offset));
-                TRY(buffer_append(&seen->runs, &run, sizeof run));
-            }
-            page = end;
+            uint64_t from = done + page * ARCH_PAGE, bytes = (end - page) * ARCH_PAGE;
+            if (bytes)
+                error = tracee_read(tracee->tid, (uint64_t)at + from, part, bytes);
+            if (bytes && !error)
+                error = content_take(capture, known, mapping->offset + from, part, bytes, &seen->runs);
         }
     }
-    return NULL;
+    free(part);
+    away[0] = (uint64_t)at;
+    struct bunshin_error *other = mapped ? tracee_syscall(tracee, parasite->vdso, SYS_munmap, away, &result) : NULL;
+    seen->taken_from = mapping->offset;
+    if (error)
+        bunshin_error_destroy(other);
+    return error ? error : other;
+}
+
+static struct bunshin_error *add_mapping(struct capture *capture, const struct frozen_process *frozen, struct shared_seen *seen, bool writable) {
+    struct image_description record = {.kind = KIND_SHARED,
+                                       .flags = writable ? O_RDWR : O_RDONLY,
+                                       .object = seen->object,
+                                       .same_as = IMAGE_NONE,
+                                       .holder = frozen->pid,
+                                       .holder_fd = -1};
+    struct described described = {.fd = -1, .copy = -1};
+    TRY(capture_add(capture, TABLE_DESCRIPTION, &record, sizeof record, &seen->mapping[writable]));
+    described.description = seen->mapping[writable];
+    return described_add(capture, &described);
 }
 
 struct bunshin_error *shared_capture_mapping(struct capture *capture, struct frozen_process *frozen, const struct mapping *mapping,
                                              struct parasite *parasite, int32_t *ret) {
-    char link[4200];
-    snprintf(link, sizeof link, "%s%s", mapping->path, mapping->deleted ? " (deleted)" : "");
-    bool internal = kind_of(link) <= SHARED_ANONYMOUS;
-    struct shared_seen *seen = find_seen(capture, mapping->inode, internal);
+    char link[4300];
+    struct stat info;
+    *ret = IMAGE_NONE;
+    snprintf(link, sizeof link, "%s%s", mapping->path, mapping->deleted ? DELETED : "");
+    struct shared_seen *seen = find_seen(capture, mapping->inode, mapping->device);
     if (!seen) {
-        int copy = kind_of(link) == SHARED_NAMED ? open(mapping->path, O_RDONLY | O_CLOEXEC) : open_by_descriptor(capture, mapping);
+        int copy = mapping->deleted ? -1 : open(mapping->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        if (copy >= 0 && (fstat(copy, &info) != 0 || info.st_ino != mapping->inode || device_of(&info) != mapping->device)) {
+            close(copy);
+            copy = -1;
+        }
+        if (copy < 0 && (copy = open_by_descriptor(capture, mapping)) >= 0 && fstat(copy, &info) != 0)
+            return bunshin_error_os("cannot look at shared memory");
         if (copy >= 0) {
-            struct bunshin_error *error = capture_object(capture, copy, link, &seen);
+            struct bunshin_error *error = capture_object(capture, copy, link, &info, &seen);
             close(copy);
             TRY(error);
-        } else {
-            struct image_shared object = {.kind = internal ? SHARED_ANONYMOUS : SHARED_UNLINKED, .mode = 0600};
+        } else if (!mapping->shared)
+            return NULL; /* nobody's but this process's, as it is */
+        else {
+            bool internal = mapping->device == capture->memory_device;
+            struct image_shared object = {
+                .kind = internal ? SHARED_ANONYMOUS : SHARED_FILE, .mode = internal ? 0777 : 0600, .entry = IMAGE_NONE};
             TRY(capture_text(capture, internal ? "shared" : mapping->path, &object.name));
-            TRY(add_seen(capture, &object, mapping->inode, internal, &seen));
+            TRY(add_seen(capture, &object, mapping->inode, mapping->device, &seen));
             seen->by_pages = true;
         }
     }
-    struct image_shared *object = CAPTURE_AT(capture, TABLE_SHARED, struct image_shared, seen->object);
-    if (seen->by_pages) {
-        uint64_t end = mapping->offset + (mapping->end - mapping->start);
-        if (object->size < end)
-            object->size = end;
-        TRY(capture_pages(capture, frozen, mapping, parasite, seen));
-    }
-    if (seen->mapping == IMAGE_NONE) {
-        struct image_description record = {
-            .kind = KIND_SHARED, .flags = O_RDWR, .object = seen->object, .holder = frozen->pid, .holder_fd = -1};
-        struct described described = {.fd = -1, .copy = -1};
-        TRY(capture_add(capture, TABLE_DESCRIPTION, &record, sizeof record, &seen->mapping));
-        described.description = seen->mapping;
-        TRY(described_add(capture, &described));
-    }
-    *ret = seen->mapping;
+    bool writable = mapping->shared && mapping->flags & MAPPING_MAY_WRITE;
+    if (seen->by_pages && mapping->shared && (!CAPTURE_AT(capture, TABLE_SHARED, struct image_shared, seen->object)->size || mapping->offset < seen->taken_from))
+        TRY(take_behind(capture, mapping, parasite, seen));
+    if (seen->mapping[writable] == IMAGE_NONE)
+        TRY(add_mapping(capture, frozen, seen, writable));
+    *ret = seen->mapping[writable];
     return NULL;
 }
 
-/* Files below /dev/shm that nobody has open are part of the workspace too. */
-static struct bunshin_error *capture_names(struct capture *capture, const char *directory) {
-    DIR *stream = opendir(directory);
-    struct bunshin_error *error = NULL;
-    if (!stream)
-        return NULL;
-    for (struct dirent *entry; !error && (entry = readdir(stream));) {
-        char path[4200];
-        struct stat info;
-        struct shared_seen *seen;
-        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
-            continue;
-        snprintf(path, sizeof path, "%s%s", directory, entry->d_name);
-        if (lstat(path, &info) != 0)
-            continue;
-        if (!S_ISREG(info.st_mode)) {
-            error = bunshin_error_new(BUNSHIN_ERROR_UNSUPPORTED, 0, "cannot fork: %.200s is not a regular file, and lies on a tmpfs", path);
-            continue;
-        }
-        int copy = open(path, O_RDONLY | O_CLOEXEC);
-        if (copy < 0)
-            continue;
-        error = capture_object(capture, copy, path, &seen);
-        close(copy);
-    }
-    closedir(stream);
-    return error;
-}
-
 struct bunshin_error *shared_finish(struct capture *capture) {
-    TRY(capture_names(capture, SHM));
+    TRY(tmpfs_capture(capture));
     for (size_t i = 0; i < capture->shared_count; i++) {
         struct shared_seen *seen = &capture->shared[i];
         struct image_shared *object = CAPTURE_AT(capture, TABLE_SHARED, struct image_shared, seen->object);
@@ -260,51 +298,124 @@ void shared_forget(struct capture *capture) {
 
 /* ---- rebuild ---- */
 
-static struct bunshin_error *make_object(struct rebuild *rebuild, const struct image_shared *object, int *ret) {
-    const char *name = (const char *)IMAGE_HEAP(rebuild->image, object->name);
-    int fd;
-    if (object->kind <= SHARED_ANONYMOUS)
-        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    else
-        fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return bunshin_error_os("cannot make shared memory %.100s again", name);
-    *ret = fd;
-    if (object->kind > SHARED_ANONYMOUS && (fchmod(fd, object->mode) != 0 || fchown(fd, object->uid, object->gid) != 0))
-        return bunshin_error_os("cannot set the mode of %.100s", name);
-    if (ftruncate(fd, (off_t)object->size) != 0)
-        return bunshin_error_os("cannot size shared memory %.100s", name);
-    struct stat info;
-    if (fstat(fd, &info) != 0)
-        return bunshin_error_os("cannot look at shared memory");
-    TRY(content_fill_file(rebuild, object->first_run, object->run_count, fd, object->kind <= SHARED_ANONYMOUS ? CONTENT_INTERNAL : CONTENT_NAMED,
-                          info.st_ino));
-    if (object->kind == SHARED_UNLINKED)
-        unlink(name);
+static const char *text_of(const struct rebuild *rebuild, struct span span) { return (const char *)IMAGE_HEAP(rebuild->image, span); }
+
+/* A file on a tmpfs: under its first name, or under the one it had. *ret_path is taken away again where it is not its own. */
+static int make_file(const struct rebuild *rebuild, const struct image_shared *object, int32_t index, char *ret_path, size_t size) {
+    bool named = object->entry != IMAGE_NONE;
+    snprintf(ret_path, size, "%s", text_of(rebuild, named ? IMAGE_ENTRY(rebuild->image, object->entry)->path : object->name));
+    int fd = open(ret_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    for (int tries = 0; fd < 0 && !named && tries < 100; tries++) { /* its name is another file's now, or its directory is gone */
+        snprintf(ret_path, size, "/dev/shm/.bunshin-%d-%d", index, tries);
+        fd = open(ret_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    }
+    return fd;
+}
+
+/* The opening that made a file without a name, which may be given one: it shows in its flags. */
+static const struct image_description *find_nameless(const struct rebuild *rebuild, int32_t object) {
+    for (size_t i = 0; i < rebuild->image->table[TABLE_DESCRIPTION].count; i++) {
+        const struct image_description *record = IMAGE_DESCRIPTION(rebuild->image, i);
+        if (record->kind == KIND_SHARED && record->object == object && record->flags & O_TMPFILE & ~O_DIRECTORY)
+            return record;
+    }
     return NULL;
 }
 
+static struct bunshin_error *make_object(struct rebuild *rebuild, int32_t index, char *ret_path, size_t size, int *ret) {
+    const struct image_shared *object = IMAGE_SHARED(rebuild->image, index);
+    const struct image_description *nameless = object->entry == IMAGE_NONE ? find_nameless(rebuild, index) : NULL;
+    const char *name = text_of(rebuild, object->name);
+    struct stat info;
+    *ret_path = '\0';
+    if (object->kind <= SHARED_ANONYMOUS)
+        *ret = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    else if (nameless)
+        *ret = open("/dev/shm", (nameless->flags & ~(O_EXCL | O_TRUNC | O_NOFOLLOW)) | O_CLOEXEC, 0600);
+    else
+        *ret = make_file(rebuild, object, index, ret_path, size);
+    if (*ret < 0 || fstat(*ret, &info) != 0)
+        return bunshin_error_os("cannot make shared memory %.100s again", name);
+    if ((info.st_uid != object->uid || info.st_gid != object->gid) && fchown(*ret, object->uid, object->gid) != 0)
+        return bunshin_error_os("cannot set the owner of %.100s", name);
+    if ((info.st_mode & 07777) != object->mode && fchmod(*ret, object->mode) != 0)
+        return bunshin_error_os("cannot set the mode of %.100s", name);
+    if (ftruncate(*ret, (off_t)object->size) != 0)
+        return bunshin_error_os("cannot size shared memory %.100s", name);
+    return content_fill_file(rebuild, object->first_run, object->run_count, *ret, content_of(object->kind), info.st_ino);
+}
+
+/* Every opening of an object of its own: by the path where it still has that, else through /proc. */
+static struct bunshin_error *open_all(struct rebuild *rebuild, int32_t object, int fd, bool *ret_mapped_writable) {
+    for (int32_t i = 0; i < (int32_t)rebuild->image->table[TABLE_DESCRIPTION].count; i++) {
+        const struct image_description *record = IMAGE_DESCRIPTION(rebuild->image, i);
+        if (record->kind != KIND_SHARED || record->object != object)
+            continue;
+        int flags = (record->flags & ~(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW | (O_TMPFILE & ~O_DIRECTORY))) | O_CLOEXEC, again = -1;
+        if (record->flags & O_TMPFILE & ~O_DIRECTORY)
+            flags &= ~O_DIRECTORY;
+        char path[32];
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        if (record == find_nameless(rebuild, object))
+            again = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+        else if (record->path.size)
+            again = open(text_of(rebuild, record->path), flags);
+        if (again < 0)
+            again = open(path, flags);
+        if (again < 0)
+            return bunshin_error_os("cannot open shared memory again");
+        TRY(rebuild_place(rebuild, i, again));
+        *ret_mapped_writable |= record->holder_fd < 0 && (record->flags & O_ACCMODE) == O_RDWR;
+    }
+    return NULL;
+}
+
+static struct bunshin_error *link_all(struct rebuild *rebuild, int32_t object, const char *first) {
+    for (size_t i = 0; i < rebuild->image->table[TABLE_ENTRY].count; i++) {
+        const struct image_entry *entry = IMAGE_ENTRY(rebuild->image, i);
+        const char *path = text_of(rebuild, entry->path);
+        if (S_ISREG(entry->mode) && entry->object == object && strcmp(path, first) && link(first, path) != 0)
+            return bunshin_error_os("cannot make %.200s again", path);
+    }
+    return NULL;
+}
+
+/* An object at a time, those with names first: the names of others are used in passing. */
 struct bunshin_error *shared_rebuild_all(struct rebuild *rebuild) {
     struct image_header *image = rebuild->image;
-    for (int32_t s = 0; s < (int32_t)image->table[TABLE_SHARED].count; s++) {
-        const struct image_shared *object = IMAGE_SHARED(image, s);
-        int fd = -1;
-        struct bunshin_error *error = make_object(rebuild, object, &fd);
-        for (int32_t i = 0; !error && i < (int32_t)image->table[TABLE_DESCRIPTION].count; i++) {
-            const struct image_description *record = IMAGE_DESCRIPTION(image, i);
-            if (record->kind != KIND_SHARED || record->object != s)
+    for (int nameless = 0; nameless < 2; nameless++)
+        for (int32_t i = 0; i < (int32_t)image->table[TABLE_SHARED].count; i++) {
+            const struct image_shared *object = IMAGE_SHARED(image, i);
+            char path[4300];
+            int fd = -1;
+            bool mapped_writable = false;
+            if ((object->entry == IMAGE_NONE) != nameless)
                 continue;
-            char path[32];
-            snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-            /* Through /proc, whose entries are links: a program's own O_NOFOLLOW was about its own path. */
-            int again = open(path, (record->flags & ~(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW)) | O_CLOEXEC);
-            error = again < 0 ? bunshin_error_os("cannot open shared memory again") : rebuild_place(rebuild, i, again);
+            struct bunshin_error *error = make_object(rebuild, i, path, sizeof path, &fd);
+            if (!error && !nameless)
+                error = link_all(rebuild, i, path);
+            if (!error)
+                error = open_all(rebuild, i, fd, &mapped_writable);
+            if (!error && object->seals && !mapped_writable && fcntl(fd, F_ADD_SEALS, object->seals) != 0)
+                error = bunshin_error_os("cannot seal shared memory");
+            if (*path && nameless)
+                unlink(path);
+            if (fd >= 0)
+                close(fd);
+            TRY(error);
         }
-        if (!error && object->seals && fcntl(fd, F_ADD_SEALS, object->seals) != 0)
-            error = bunshin_error_os("cannot seal shared memory");
-        if (fd >= 0)
-            close(fd);
-        TRY(error);
+    return NULL;
+}
+
+struct bunshin_error *shared_seal(struct rebuild *rebuild) {
+    struct image_header *image = rebuild->image;
+    for (int32_t i = 0; i < (int32_t)image->table[TABLE_DESCRIPTION].count; i++) {
+        const struct image_description *record = IMAGE_DESCRIPTION(image, i);
+        if (record->kind != KIND_SHARED || record->holder_fd >= 0 || (record->flags & O_ACCMODE) != O_RDWR)
+            continue;
+        int seals = IMAGE_SHARED(image, record->object)->seals;
+        if (seals && fcntl(rebuild_fd(rebuild, i), F_ADD_SEALS, seals) != 0)
+            return bunshin_error_os("cannot seal shared memory");
     }
     return NULL;
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "common/buffer.h"
 #include "common/error.h"
@@ -27,6 +28,7 @@ struct settings {
     } layer[SETTINGS_LAYERS];
     int layer_count;
     int last_pid_fd; /* where the next pid can be set, opened before /proc/sys became read-only; or -1 */
+    struct timespec dev_made; /* when /dev was last changed by us */
     int kernel_fd;   /* /proc/sys/kernel from then, for what else can be set there; or -1 */
     int network_fd;  /* the same of /proc/sys/net/ipv4, where the network is its own; or -1 */
     char **environment; /* "NAME=value", NULL at the end */
@@ -45,6 +47,8 @@ struct settings {
 
 /* Whether the workspace itself has written at a path, which holds no links: it lies in one of its own layers. */
 bool settings_wrote(const struct settings *settings, const char *path);
+/* Whether a name in /dev is there from the start. */
+bool settings_makes(const char *path);
 struct bunshin_error *settings_apply(const uint8_t *plan, size_t size, int without, struct settings *ret) MUST_CHECK;
 
 /* ---- output.c: a bounded record of a stream, head and tail ---- */

@@ -121,10 +121,20 @@ static struct bunshin_error *do_overlay(const struct records *record, bool as_on
     return error;
 }
 
-static struct bunshin_error *do_devices(const char *target) {
+static const char *const links[][2] = {{"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"},
+                                       {"/proc/self/fd/2", "stderr"}, {"pts/ptmx", "ptmx"}};
+
+bool settings_makes(const char *path) {
+    if (!strcmp(path, "/dev/pts") || !strcmp(path, "/dev/shm"))
+        return true;
+    for (size_t i = 0; i < sizeof links / sizeof *links; i++)
+        if (!strcmp(path + strlen("/dev/"), links[i][1]))
+            return true;
+    return false;
+}
+
+static struct bunshin_error *do_devices(const char *target, struct timespec *ret_made) {
     static const char *const names[] = {"null", "zero", "full", "random", "urandom", "tty"};
-    static const char *const links[][2] = {{"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"},
-                                           {"/proc/self/fd/2", "stderr"}, {"pts/ptmx", "ptmx"}};
     char path[512], source[64];
     TRY(mount_at("tmpfs", target, "tmpfs", MS_NOSUID | MS_STRICTATIME, "mode=755,size=64k"));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -146,8 +156,10 @@ static struct bunshin_error *do_devices(const char *target) {
         return bunshin_error_os("cannot make %s", path);
     TRY(mount_at("devpts", path, "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620"));
     snprintf(path, sizeof path, "%s/shm", target);
-    if (mkdir(path, 01777) != 0)
+    struct stat info;
+    if (mkdir(path, 01777) != 0 || stat(target, &info) != 0)
         return bunshin_error_os("cannot make %s", path);
+    *ret_made = info.st_mtim;
     return mount_at("shm", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777");
 }
 
@@ -260,7 +272,7 @@ static struct bunshin_error *do_record(const struct records *record, struct sett
         return NULL;
     }
     if (takes(record, "devices", 1))
-        return do_devices(word[1]);
+        return do_devices(word[1], &settings->dev_made);
     if (takes(record, "mask", 1)) {
         struct stat info;
         if (stat(word[1], &info) != 0)
