@@ -106,6 +106,28 @@ def test_a_victim_is_well_in_every_fork(victim: play.Victim) -> None:
         assert not wrong, "\n".join(f"{name}: {word}" for name, word in wrong.items())
 
 
+TOGETHER = [
+    victim
+    for victim in VICTIMS
+    if victim.name not in SPECS and victim.name not in REFUSED and not known_failure(victim.name)
+]
+
+
+@pytest.mark.parametrize("group", [TOGETHER[i::10] for i in range(10)], ids=range(10))
+def test_victims_in_one_workspace_are_well_in_every_fork(group: list[play.Victim]) -> None:
+    """Many kinds at once, which is also how a slow machine goes through all of them."""
+    with contextlib.ExitStack() as open_ones, stage(group[0]) as source:
+        places = {victim.name: play.start(source, victim) for victim in group}
+        begun = time.monotonic()
+        child = open_ones.enter_context(play.one_fork(source))
+        grandchild = open_ones.enter_context(play.one_fork(child))
+        took = time.monotonic() - begun
+        stages = [("source", source), ("child", child), ("grandchild", grandchild)]
+        words = {name: play.verdicts(stages, place, took) for name, place in places.items()}
+        wrong = [f"{name}, {who}: {word}" for name, found in words.items() for who, word in found.items()]
+        assert not wrong, "\n".join(wrong)
+
+
 @pytest.mark.parametrize("victim", cases(kept=False))
 def test_a_victim_that_cannot_be_forked_is_refused_by_name_and_stays_well(victim: play.Victim) -> None:
     with stage(victim) as source:

@@ -11,6 +11,7 @@
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -430,6 +431,11 @@ struct bunshin_error *capture_process(struct capture *capture, struct frozen_pro
         record.subreaper = args->subreaper;
         record.no_thp = args->no_thp;
         memcpy(record.interval_timer, args->interval_timer, sizeof record.interval_timer);
+        /* Kernels of before 6.13 or so start the next period only once SIGALRM is taken. While it waits, a timer that is
+         * due at once does the same: the signal it sends is the one that waits. */
+        int64_t *real = record.interval_timer[ITIMER_REAL];
+        if ((real[0] || real[1]) && !real[2] && !real[3] && pending >> (SIGALRM - 1) & 1)
+            real[3] = 1;
         error = read_layout(capture, frozen, args->brk, &record);
         for (int signal = 1; !error && signal <= 64; signal++)
             if (args->signals >> (signal - 1) & 1) {

@@ -109,6 +109,10 @@ static struct bunshin_error *do_overlay(const struct records *record, bool as_on
     if (ok) {
         step = "create";
         ok = syscall(SYS_fsconfig, context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0;
+        if (!ok && errno == EINVAL) { /* before Linux 6.5 options are only looked at here, and this one is not known */
+            close(context);
+            return overlay_in_one_string(record);
+        }
         if (ok)
             ok = (mount_fd = (int)syscall(SYS_fsmount, context, 1 /* FSMOUNT_CLOEXEC */, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID)) >= 0;
         if (ok)

@@ -76,7 +76,9 @@ static bool probe_overlay_one_by_one(void) {
     if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
         return false;
     int context = (int)syscall(SYS_fsopen, "overlay", 1);
-    return context >= 0 && syscall(SYS_fsconfig, context, FSCONFIG_SET_STRING, "lowerdir+", "/", 0) == 0;
+    /* An overlayfs of the old interface takes every option, and looks at none before it is mounted. */
+    return context >= 0 && syscall(SYS_fsconfig, context, FSCONFIG_SET_STRING, "no-such-option", "/", 0) != 0 &&
+           syscall(SYS_fsconfig, context, FSCONFIG_SET_STRING, "lowerdir+", "/", 0) == 0;
 }
 
 static bool probe_time_namespace(void) { return unshare(CLONE_NEWUSER | CLONE_NEWTIME) == 0; }
