@@ -48,7 +48,9 @@ struct capture {
     bool have_unix_peers;
     int unread; /* a copy of an inotify instance with events that its owner will read as soon as it may run, or -1 */
     struct buffer located; /* locate.c */
-    size_t not_located;
+    size_t not_located, without_handle;
+    int32_t *located_index[2];
+    size_t located_chains; /* of each */
     struct buffer report;
     int64_t sealed_at;
     bool not_dumpable; /* some process is not */

@@ -34,7 +34,9 @@ struct watch_state {
 /* ---- capture ---- */
 
 /* A line of fdinfo: the watch, and what it lies on. */
-static bool parse_watch(const char *line, struct watch_state *ret_watch, struct located *ret_object) {
+static bool parse_watch(const char *text, struct watch_state *ret_watch, struct located *ret_object) {
+    char line[512]; /* a copy: sscanf measures all that follows, which may be thousands of lines */
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(text, "\n"), text);
     unsigned number, mask, device, size = 0, type = 0;
     unsigned long inode;
     int at = 0;
@@ -44,8 +46,8 @@ static bool parse_watch(const char *line, struct watch_state *ret_watch, struct 
     *ret_watch = (struct watch_state){.number = (int32_t)number, .mask = mask, .description = IMAGE_NONE};
     ret_object->inode = inode;
     ret_object->device = device;
-    const char *handle = strstr(line, "fhandle-bytes:"), *end = strchr(line, '\n');
-    if (!handle || (end && handle > end))
+    const char *handle = strstr(line, "fhandle-bytes:");
+    if (!handle)
         return true;
     if (sscanf(handle, "fhandle-bytes:%x fhandle-type:%x f_handle:%n", &size, &type, &at) != 2 || !at || size > LOCATE_HANDLE)
         return false;
@@ -136,7 +138,8 @@ bool inotify_await_reader(int fd) {
 struct bunshin_error *inotify_rebuild(struct rebuild *rebuild, int32_t index) {
     int fd = inotify_init1(IN_CLOEXEC);
     if (fd < 0)
-        return bunshin_error_os("cannot make an inotify instance again");
+        return bunshin_error_os("cannot make an inotify instance again%s",
+                                errno == EMFILE ? " (fs.inotify.max_user_instances bounds those of all forks together)" : "");
     return rebuild_place(rebuild, index, fd);
 }
 
@@ -166,6 +169,7 @@ static struct bunshin_error *watch_one(struct rebuild *rebuild, int32_t index, c
         if (watch[i].description == IMAGE_NONE) {
             path = (const char *)IMAGE_HEAP(rebuild->image, watch[i].path);
             flags = IN_DONT_FOLLOW;
+            locate_hint(path);
         }
         if (use_up(fd, own, watch[i].number - used - 1) != 0)
             return bunshin_error_os("cannot count the watches of an inotify instance");

@@ -31,18 +31,73 @@ const struct located *locate_at(const struct capture *capture, size_t number) {
     return (const struct located *)(const void *)capture->located.data + number;
 }
 
+enum index { BY_HANDLE, BY_INODE };
+
+static uint64_t hash_handle(int32_t type, const uint8_t *bytes, uint32_t size) {
+    uint64_t hash = 0xcbf29ce484222325ull ^ (uint64_t)(uint32_t)type;
+    for (uint32_t i = 0; i < size; i++)
+        hash = (hash ^ bytes[i]) * 0x100000001b3ull;
+    return hash ^ hash >> 29;
+}
+
+static uint64_t hash_inode(uint64_t inode) {
+    inode *= 0x9e3779b97f4a7c15ull;
+    return inode ^ inode >> 32;
+}
+
+static int32_t first_of(const struct capture *capture, enum index index, uint64_t hash) {
+    return capture->located_chains ? capture->located_index[index][hash & (capture->located_chains - 1)] : IMAGE_NONE;
+}
+
+static void chain(struct capture *capture, int32_t number) {
+    struct located *wanted = wanted_at(capture, (size_t)number);
+    const uint64_t hash[2] = {hash_handle(wanted->type, wanted->handle, wanted->size), hash_inode(wanted->inode)};
+    for (int index = BY_HANDLE; index <= BY_INODE; index++) {
+        int32_t *head = &capture->located_index[index][hash[index] & (capture->located_chains - 1)];
+        wanted->next[index] = *head;
+        *head = number;
+    }
+}
+
+static struct bunshin_error *grow_index(struct capture *capture) {
+    size_t chains = capture->located_chains ? capture->located_chains * 4 : 64;
+    for (int index = BY_HANDLE; index <= BY_INODE; index++) {
+        int32_t *grown = realloc(capture->located_index[index], chains * sizeof *grown);
+        if (!grown)
+            return bunshin_error_no_memory();
+        capture->located_index[index] = grown;
+        memset(grown, 0xff, chains * sizeof *grown);
+    }
+    capture->located_chains = chains;
+    for (size_t i = 0; i < wanted_count(capture); i++)
+        chain(capture, (int32_t)i);
+    return NULL;
+}
+
 struct bunshin_error *locate_want(struct capture *capture, const struct located *wanted, size_t *ret) {
-    for (size_t i = 0; i < wanted_count(capture); i++) {
-        const struct located *known = locate_at(capture, i);
+    uint64_t hash = hash_handle(wanted->type, wanted->handle, wanted->size);
+    for (int32_t i = first_of(capture, BY_HANDLE, hash); i != IMAGE_NONE; i = locate_at(capture, (size_t)i)->next[BY_HANDLE]) {
+        const struct located *known = locate_at(capture, (size_t)i);
         if (known->inode == wanted->inode && known->device == wanted->device && known->mount == wanted->mount && known->type == wanted->type &&
             known->size == wanted->size && !memcmp(known->handle, wanted->handle, wanted->size) && known->by_name == wanted->by_name) {
-            *ret = i;
+            *ret = (size_t)i;
             return NULL;
         }
     }
     *ret = wanted_count(capture);
+    if (*ret >= capture->located_chains)
+        TRY(grow_index(capture));
     capture->not_located++;
-    return buffer_append(&capture->located, wanted, sizeof *wanted);
+    capture->without_handle += wanted->type < 0;
+    TRY(buffer_append(&capture->located, wanted, sizeof *wanted));
+    chain(capture, (int32_t)*ret);
+    return NULL;
+}
+
+void locate_forget(struct capture *capture) {
+    buffer_deinit(&capture->located);
+    free(capture->located_index[BY_HANDLE]);
+    free(capture->located_index[BY_INODE]);
 }
 
 struct handle {
@@ -72,25 +127,32 @@ static struct located *identify(struct capture *capture, int directory, const ch
     int mount_id;
     struct stat info = {0};
     bool have_handle = name_to_handle_at(directory, name, &handle.head, &mount_id, flags | AT_HANDLE_FID) == 0, looked = false;
-    for (size_t i = 0; i < wanted_count(capture); i++) {
-        struct located *wanted = wanted_at(capture, i);
-        bool by_handle = have_handle && wanted->type >= 0;
-        if (wanted->found || (wanted->by_name && flags))
+    for (int index = BY_HANDLE; index <= BY_INODE; index++) {
+        bool by_handle = index == BY_HANDLE;
+        if (by_handle ? !have_handle : have_handle && !capture->without_handle)
             continue;
-        if (by_handle && (handle.head.handle_type != wanted->type || handle.head.handle_bytes != wanted->size ||
-                          memcmp(handle.head.f_handle, wanted->handle, wanted->size)))
-            continue;
-        /* Handles tell apart what lies in one file system, not which one that is. */
         int following = flags & AT_EMPTY_PATH ? AT_EMPTY_PATH : flags & AT_SYMLINK_FOLLOW ? 0 : AT_SYMLINK_NOFOLLOW;
-        if (!looked && fstatat(directory, name, &info, following) != 0)
+        if (!by_handle && !looked && fstatat(directory, name, &info, following) != 0)
             return NULL;
-        looked = true;
-        uint32_t device = major(info.st_dev) << 20 | minor(info.st_dev);
-        /* On an overlay of several file systems a file's st_dev is its layer's; a directory's is the overlay's. */
-        if (device != wanted->device && (S_ISDIR(info.st_mode) || !by_handle))
-            continue;
-        if (by_handle || info.st_ino == wanted->inode)
-            return wanted;
+        looked |= !by_handle;
+        uint64_t hash = by_handle ? hash_handle(handle.head.handle_type, handle.head.f_handle, handle.head.handle_bytes) : hash_inode(info.st_ino);
+        for (int32_t i = first_of(capture, (enum index)index, hash); i != IMAGE_NONE; i = locate_at(capture, (size_t)i)->next[index]) {
+            struct located *wanted = wanted_at(capture, (size_t)i);
+            if (wanted->found || (wanted->by_name && flags))
+                continue;
+            if (by_handle ? handle.head.handle_type != wanted->type || handle.head.handle_bytes != wanted->size ||
+                                memcmp(handle.head.f_handle, wanted->handle, wanted->size)
+                          : info.st_ino != wanted->inode || (have_handle && wanted->type >= 0))
+                continue;
+            /* Handles tell apart what lies in one file system, not which one that is. */
+            if (!looked && fstatat(directory, name, &info, following) != 0)
+                return NULL;
+            looked = true;
+            uint32_t device = major(info.st_dev) << 20 | minor(info.st_dev);
+            /* On an overlay of several file systems a file's st_dev is its layer's; a directory's is the overlay's. */
+            if (device == wanted->device || (by_handle && !S_ISDIR(info.st_mode)))
+                return wanted;
+        }
     }
     return NULL;
 }
@@ -132,6 +194,23 @@ static struct bunshin_error *search_descriptions(struct capture *capture) {
     return NULL;
 }
 
+/* ---- names that this workspace's own rebuild used ---- */
+
+static struct buffer hints; /* each with its NUL */
+
+void locate_hint(const char *path) { bunshin_error_destroy(buffer_append(&hints, path, strlen(path) + 1)); }
+
+static struct bunshin_error *search_hints(struct capture *capture) {
+    for (size_t at = 0; capture->not_located && at < hints.size;) {
+        const char *path = (const char *)hints.data + at;
+        struct located *wanted = identify(capture, AT_FDCWD, path, 0);
+        at += strlen(path) + 1;
+        if (wanted)
+            TRY(found_at(capture, wanted, path));
+    }
+    return NULL;
+}
+
 /* ---- mounts ---- */
 
 struct walk { /* directories that are still to be listed, the near ones (where the workspace has written) first */
@@ -161,8 +240,8 @@ static bool pop(struct walk *walk, char *ret, size_t size) {
 static bool is_wanted(const struct capture *capture, const struct walk *walk, uint64_t inode) {
     if (!walk->numbers)
         return true;
-    for (size_t i = 0; i < wanted_count(capture); i++)
-        if (!locate_at(capture, i)->found && locate_at(capture, i)->inode == inode)
+    for (int32_t i = first_of(capture, BY_INODE, hash_inode(inode)); i != IMAGE_NONE; i = locate_at(capture, (size_t)i)->next[BY_INODE])
+        if (!locate_at(capture, (size_t)i)->found && locate_at(capture, (size_t)i)->inode == inode)
             return true;
     return false;
 }
@@ -238,6 +317,7 @@ struct bunshin_error *locate_all(struct capture *capture) {
         return NULL;
     int64_t deadline = init_now() + SEARCH_NS;
     TRY(search_descriptions(capture));
+    TRY(search_hints(capture));
     if (!capture->not_located)
         return NULL;
     struct mountinfo mounts;

@@ -21,6 +21,7 @@ struct located {
     bool found;
     int32_t description; /* of somebody who has it open, or IMAGE_NONE: then */
     struct span path;
+    int32_t next[2]; /* in the chains of the indices: by handle, by inode */
 };
 
 /* Asks for something to be looked for; the number it gets is the same for the same thing. */
@@ -30,5 +31,8 @@ struct bunshin_error *locate_want_name(struct capture *capture, int fd, size_t *
 /* Once everything is asked for. */
 struct bunshin_error *locate_all(struct capture *capture) MUST_CHECK;
 const struct located *locate_at(const struct capture *capture, size_t number);
+void locate_forget(struct capture *capture);
+/* In a fork: a name that will be looked for again by the next seal, which tries it first. */
+void locate_hint(const char *path);
 
 #endif

@@ -259,7 +259,7 @@ static void capture_deinit(struct capture *capture) {
     buffer_deinit(&capture->compared);
     buffer_deinit(&capture->common);
     buffer_deinit(&capture->unix_peers);
-    buffer_deinit(&capture->located);
+    locate_forget(capture);
     if (capture->unread >= 0)
         close(capture->unread);
     buffer_deinit(&capture->report);
