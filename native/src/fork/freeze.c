@@ -123,20 +123,26 @@ static struct bunshin_error *finish_vfork(struct frozen *frozen, int proc, struc
     return NULL;
 }
 
+/*
+ * Those that take longer are looked at more closely, all in turn: a parent stops only after its child, and that child may
+ * itself be slow to stop, or be a parent in vfork.
+ */
 static struct bunshin_error *wait_all(struct frozen *frozen, int proc, int64_t deadline) {
-    for (int patient = 0; patient < 2; patient++)
+    for (bool patient = false, waiting = true; waiting; patient = true) {
+        waiting = false;
         for (size_t i = 0; i < frozen->thread_count; i++) {
             struct tracee *tracee = &frozen->threads[i];
             if (tracee->state != TRACEE_SEIZED)
                 continue;
             if (patient)
                 TRY(finish_vfork(frozen, proc, tracee));
-            struct bunshin_error *error = tracee_wait_stop(tracee, patient ? deadline : init_now() + STOP_USUALLY_NS);
-            if (error && !patient && error->code == BUNSHIN_ERROR_TIMEOUT)
-                bunshin_error_destroy(error); /* the others first; then it is looked at more closely */
-            else if (error)
+            struct bunshin_error *error = tracee_wait_stop(tracee, init_now() + STOP_USUALLY_NS);
+            if (error && (error->code != BUNSHIN_ERROR_TIMEOUT || init_now() > deadline))
                 return error;
+            waiting |= error != NULL;
+            bunshin_error_destroy(error);
         }
+    }
     return NULL;
 }
 
