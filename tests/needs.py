@@ -11,6 +11,7 @@ skip; only who runs the tests ("root", "ordinary user") stays a skip, since nobo
 from __future__ import annotations
 
 import functools
+import glob
 import os
 import shutil
 from collections.abc import Callable
@@ -21,9 +22,15 @@ FORCED = os.environ.get("BUNSHIN_REQUIRE_ENGINES") == "1"
 IDENTITIES = ("root", "ordinary user")
 
 
+# Servers are not always on an ordinary user's path.
+_WHERE = ":".join([os.environ.get("PATH", os.defpath), "/usr/sbin", *glob.glob("/usr/lib/postgresql/*/bin")])
+
+
 def _program(name: str, package: str | None = None) -> Callable[[], str]:
     def probe() -> str:
-        return "" if shutil.which(name) else f"the program {name} (Debian: apt-get install {package or name})"
+        return (
+            "" if shutil.which(name, path=_WHERE) else f"the program {name} (Debian: apt-get install {package or name})"
+        )
 
     return probe
 
@@ -41,6 +48,32 @@ def _engine(name: str) -> str:
     return "" if result.exit_code == 0 else f"a working {name} engine (`true` gave {result.exit_reason})"
 
 
+# What tests/programs plays, by its Debian package where that has another name.
+_PROGRAMS: dict[str, str | None] = {
+    "redis-server": None,
+    "nginx": None,
+    "initdb": "postgresql",
+    "sqlite3": None,
+    "go": "golang-go",
+    "javac": "openjdk-17-jdk-headless",
+    "rustc": None,
+    "cargo": None,
+    "tmux": None,
+    "vim": None,
+    "less": None,
+    "top": "procps",
+    "g++": None,
+    "perl": None,
+    "ruby": None,
+    "gdb": None,
+    "ssh-agent": "openssh-client",
+    "gpg-agent": None,
+    "dbus-daemon": None,
+    "curl": None,
+    "openssl": None,
+}
+
+
 _PROBES: dict[str, Callable[[], str]] = {
     "root": lambda: "" if os.geteuid() == 0 else "root",
     "ordinary user": lambda: "" if os.geteuid() != 0 else "an ordinary user (the tests run as root)",
@@ -52,6 +85,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "runc": _program("runc"),
     "setpriv": _program("setpriv", "util-linux"),
     "criu": _program("criu"),
+    **{name: _program(name, package) for name, package in _PROGRAMS.items()},
 }
 
 
