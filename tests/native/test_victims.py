@@ -40,8 +40,8 @@ KNOWN_FAILURES_OF_ROOT: dict[str, str] = {}
 # Refused by name, for now: the words that the refusal must hold.
 REFUSED: dict[str, str] = {
     "memory_shared_by_clone": "memory in common with pid",
+    "posix_message_notification": "a notification by the message queue victim-tells",
     "seccomp_filter_of_its_own": "a seccomp filter of its own",
-    "shared_mapping_of_deleted_file": "a shared mapping of a deleted file",
     "traced_child": "a debugger's hold",
     "tcp_urgent_byte": "a TCP connection with an urgent byte under way",
     "unix_descriptors_in_flight": "a unix socket with descriptors in its queue",

@@ -31,6 +31,7 @@ struct capture {
     /* page stores: those this workspace was made from, and a new one, last */
     struct store *stores;
     int store_count;
+    uint64_t mqueue_device;
     unsigned tmpfs[2];      /* devices (tmpfs.c) */
     unsigned memory_device; /* where the kernel keeps memfds, shared anonymous memory and System V segments */
     uint64_t store_end; /* of the new store */
@@ -139,6 +140,9 @@ struct bunshin_error *capture_refuse(const struct holder *holder, const char *fo
 
 struct bunshin_error *ghost_capture(struct capture *capture, int copy, const char *path, const struct stat *info,
                                     struct image_description *ret) MUST_CHECK;
+/* Of a shared mapping; IMAGE_NONE where nobody has the file open. */
+struct bunshin_error *ghost_capture_mapping(struct capture *capture, struct frozen_process *frozen, const struct mapping *mapping,
+                                            int32_t *ret) MUST_CHECK;
 bool procfile_is(const char *link);
 struct bunshin_error *procfile_capture(struct capture *capture, const struct holder *holder, const struct stat *info,
                                        struct image_description *ret) MUST_CHECK;
@@ -161,6 +165,11 @@ struct bunshin_error *inotify_capture(struct capture *capture, const struct hold
 bool inotify_await_reader(int fd);
 /* The same for what watches lie on. */
 struct bunshin_error *inotify_connect(struct capture *capture) MUST_CHECK;
+
+/* ---- POSIX message queues (mqueue.c) ---- */
+struct bunshin_error *mqueue_capture_all(struct capture *capture) MUST_CHECK;
+bool mqueue_is(const struct capture *capture, const struct stat *info);
+struct bunshin_error *mqueue_capture(struct capture *capture, const struct holder *holder, struct image_description *ret) MUST_CHECK;
 
 /* ---- files in memory (tmpfs.c) ---- */
 struct bunshin_error *tmpfs_open(struct capture *capture) MUST_CHECK;

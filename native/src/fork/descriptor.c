@@ -121,6 +121,8 @@ static struct bunshin_error *describe(struct capture *capture, struct holder *ho
         return socket_capture(capture, holder, self, ret);
     if (!strncmp(link, "anon_inode:", 11) || !strncmp(link, "pidfd:", 6))
         return anonymous_capture(capture, holder, ret);
+    if (mqueue_is(capture, info))
+        return mqueue_capture(capture, holder, ret);
     if (!strncmp(link, "/memfd:", 7) && !shared_is(capture, info))
         return capture_refuse(holder, "a memfd of huge pages");
     if (!strncmp(link, "/secretmem", 10))

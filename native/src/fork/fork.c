@@ -108,6 +108,7 @@ static struct bunshin_error *rebuild_descriptions(struct rebuild *rebuild) {
         if (kind == KIND_PROC || kind == KIND_PROC_DEAD)
             TRY(procfile_rebuild(rebuild, i));
     }
+    TRY(mqueue_rebuild_all(rebuild));
     TRY(pipe_rebuild_all(rebuild));
     TRY(pty_rebuild_all(rebuild));
     TRY(socket_rebuild_all(rebuild));

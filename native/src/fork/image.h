@@ -138,6 +138,7 @@ enum description_kind {
     KIND_PTY_MASTER,
     KIND_PTY_SLAVE,
     KIND_SOCKET,
+    KIND_MQUEUE,
     KIND_INOTIFY,
     KIND_PROC, /* a file of /proc/PID */
     KIND_PROC_DEAD, /* the same of a process that is dead */
@@ -293,6 +294,14 @@ struct image_queue { /* a System V message queue */
     struct span messages; /* uint64_t length, long type, bytes, to a multiple of 8; repeated */
 };
 
+struct image_mqueue { /* a POSIX message queue */
+    uint64_t inode;
+    struct span name, messages; /* mqueue.c's */
+    int64_t most, message_size;
+    uint32_t mode, uid, gid;
+    int32_t unlinked;
+};
+
 enum sysv_kind { SYSV_SHM, SYSV_SEM, SYSV_MSG, SYSV_KINDS };
 
 /* ---- the whole ---- */
@@ -317,6 +326,7 @@ enum table {
     TABLE_SEMAPHORES,
     TABLE_UNDO,
     TABLE_QUEUE,
+    TABLE_MQUEUE,
     TABLE_SESSION,
     TABLE_CALL,
     TABLE_HEAP,
@@ -356,6 +366,7 @@ static inline void *image_at(const struct image_header *header, enum table table
 #define IMAGE_SEMAPHORES(h, i) ((struct image_semaphores *)image_at(h, TABLE_SEMAPHORES) + (i))
 #define IMAGE_UNDO(h, i) ((struct image_undo *)image_at(h, TABLE_UNDO) + (i))
 #define IMAGE_QUEUE(h, i) ((struct image_queue *)image_at(h, TABLE_QUEUE) + (i))
+#define IMAGE_MQUEUE(h, i) ((struct image_mqueue *)image_at(h, TABLE_MQUEUE) + (i))
 #define IMAGE_HEAP(h, s) ((uint8_t *)image_at(h, TABLE_HEAP) + (s).offset)
 
 #endif

@@ -428,13 +428,16 @@ static struct bunshin_error *map_one(struct capture *capture, struct frozen_proc
     } else if (*mapping->path != '/')
         return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a mapping of %.100s", mapping->path);
     else if (mapping->deleted) {
-        if (mapping->shared)
-            return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a shared mapping of a deleted file, %.100s", mapping->path);
-        return map_deleted(capture, frozen->alive, mapping);
+        if (!mapping->shared)
+            return map_deleted(capture, frozen->alive, mapping);
+        TRY(ghost_capture_mapping(capture, frozen, mapping, &description));
+        if (description == IMAGE_NONE)
+            TRY(shared_capture_mapping(capture, frozen, mapping, parasite, &description));
     } else if (!strncmp(mapping->path, "/dev/", 5) && strcmp(mapping->path, "/dev/zero"))
         return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a mapping of the device %.100s", mapping->path);
     else
-        TRY(capture_path(capture, frozen, mapping->path, mapping->shared ? MAPPED_SHARED | (mapping->protection & PROT_WRITE ? O_RDWR : O_RDONLY) : O_RDONLY, &description));
+        TRY(capture_path(capture, frozen, mapping->path,
+                         mapping->shared ? MAPPED_SHARED | (mapping->flags & MAPPING_MAY_WRITE ? O_RDWR : O_RDONLY) : O_RDONLY, &description));
     return map_file(capture, frozen->alive, mapping, SOURCE_FILE + description, runs, cursor, scratch);
 }
 

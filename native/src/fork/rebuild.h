@@ -44,6 +44,7 @@ struct bunshin_error *pty_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 /* Once all processes have their own openings. */
 void pty_rebuild_done(struct rebuild *rebuild);
 struct bunshin_error *socket_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
+struct bunshin_error *mqueue_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *tmpfs_rebuild(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *tmpfs_finish(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *shared_rebuild_all(struct rebuild *rebuild) MUST_CHECK;

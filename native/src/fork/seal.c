@@ -42,6 +42,7 @@ static const size_t record_size[TABLE_COUNT] = {
     [TABLE_SEGMENT] = sizeof(struct image_segment),
     [TABLE_SEMAPHORES] = sizeof(struct image_semaphores),
     [TABLE_UNDO] = sizeof(struct image_undo),
+    [TABLE_MQUEUE] = sizeof(struct image_mqueue),
     [TABLE_QUEUE] = sizeof(struct image_queue),
     [TABLE_SESSION] = sizeof(struct image_session),
     [TABLE_CALL] = sizeof(struct image_call),
@@ -231,6 +232,7 @@ static struct bunshin_error *refuse_common(struct capture *capture) {
 static struct bunshin_error *capture_all(struct capture *capture, int64_t *mark) {
     struct frozen *frozen = capture->frozen;
     TRY(sysv_capture(capture));
+    TRY(mqueue_capture_all(capture));
     TRY(refuse_unbearable(capture));
     TRY(refuse_common(capture));
     call_drain_all(capture->init); /* what tools wrote so far is pid 1's to keep, not a pipe's */

@@ -261,7 +261,7 @@ struct bunshin_error *shared_capture_mapping(struct capture *capture, struct fro
         } else if (!mapping->shared)
             return NULL; /* nobody's but this process's, as it is */
         else {
-            bool internal = mapping->device == capture->memory_device;
+            bool internal = !tmpfs_has(capture, mapping->device); /* a file that nobody has open is memory too */
             struct image_shared object = {
                 .kind = internal ? SHARED_ANONYMOUS : SHARED_FILE, .mode = internal ? 0777 : 0600, .entry = IMAGE_NONE};
             TRY(capture_text(capture, internal ? "shared" : mapping->path, &object.name));
