@@ -137,6 +137,11 @@ def verdicts(stages: Sequence[tuple[str, Workspace]], place: str, slack: float) 
     """All are told to go before one is heard, so that what leaks from one to another is seen."""
     for _, workspace in stages:
         say_go(workspace, place, slack)
+    return hear(stages, place)
+
+
+def hear(stages: Sequence[tuple[str, Workspace]], place: str) -> dict[str, str]:
+    """What is wrong, by who says so; nothing where all is well."""
     deadline = time.monotonic() + OK_IN
     heard = {who: verdict(workspace, place, deadline) for who, workspace in stages}
     return {who: word for who, word in heard.items() if word != "OK"}

@@ -123,7 +123,10 @@ def test_victims_in_one_workspace_are_well_in_every_fork(group: list[play.Victim
         grandchild = open_ones.enter_context(play.one_fork(child))
         took = time.monotonic() - begun
         stages = [("source", source), ("child", child), ("grandchild", grandchild)]
-        words = {name: play.verdicts(stages, place, took) for name, place in places.items()}
+        for _, workspace in stages:
+            for place in places.values():
+                play.say_go(workspace, place, took)
+        words = {name: play.hear(stages, place) for name, place in places.items()}
         wrong = [f"{name}, {who}: {word}" for name, found in words.items() for who, word in found.items()]
         assert not wrong, "\n".join(wrong)
 

@@ -4,7 +4,7 @@
 static int got(int number, int fd) {
     siginfo_t info;
     sigset_t set;
-    struct timespec patience = {20, 0};
+    struct timespec patience = {100, 0};
     sigemptyset(&set);
     sigaddset(&set, number);
     int signal_number = sigtimedwait(&set, &info, &patience);
