@@ -82,6 +82,10 @@ static void restore_memory(struct restorer_args *args, const struct image_proces
             check(args, STEP_MAP, blob_call(SYS_mremap, op->address, op->offset, op->length, 0), (int64_t)op->address);
         else if (op->kind == OP_UNMAP)
             check(args, STEP_UNMAP, blob_call(SYS_munmap, op->address, op->length), (int64_t)op->address);
+        else if (op->kind == OP_GUARD)
+            check(args, STEP_PROTECT, blob_call(SYS_madvise, op->address, op->length, 102 /* MADV_GUARD_INSTALL */), (int64_t)op->address);
+        else if (op->kind == OP_SEAL)
+            check(args, STEP_PROTECT, blob_call(462 /* mseal */, op->address, op->length, 0), (int64_t)op->address);
         else if (op->kind == OP_LOCK)
             check(args, STEP_MAP, blob_call(SYS_mlock2, op->address, op->length, op->flags), (int64_t)op->address);
     }

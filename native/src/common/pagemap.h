@@ -13,6 +13,7 @@ enum {
     PAGEMAP_SWAPPED = 16,
     PAGEMAP_ZERO = 32,
     PAGEMAP_HUGE = 64,
+    PAGEMAP_GUARD = 256, /* Linux 6.15 */
 };
 
 struct pagemap_region {

@@ -23,6 +23,7 @@ struct store {
 };
 
 struct stat;
+struct runs;
 
 struct capture {
     struct init *init;
@@ -31,6 +32,7 @@ struct capture {
     /* page stores: those this workspace was made from, and a new one, last */
     struct store *stores;
     int store_count;
+    const struct runs *guards; /* of the process at hand */
     uint64_t mqueue_device;
     unsigned tmpfs[2];      /* devices (tmpfs.c) */
     unsigned memory_device; /* where the kernel keeps memfds, shared anonymous memory and System V segments */
@@ -91,6 +93,7 @@ enum mapping_flag { /* of VmFlags in /proc/PID/smaps */
     MAPPING_MERGEABLE = 256,
     MAPPING_MAY_WRITE = 512,
     MAPPING_HUGE_PAGES = 1024,
+    MAPPING_SEALED = 2048,
 };
 
 struct mapping { /* of /proc/PID/smaps */
@@ -105,6 +108,7 @@ struct mapping { /* of /proc/PID/smaps */
     const char *path; /* "" for none */
     bool deleted;
     bool swapped; /* some of it is swapped out */
+    int key;      /* protection key, 0 for none */
 };
 struct mappings {
     struct buffer text;
@@ -117,6 +121,8 @@ struct bunshin_error *mappings_read(struct capture *capture, pid_t pid, struct m
 void mappings_deinit(struct mappings *mappings);
 struct bunshin_error *capture_memory(struct capture *capture, struct frozen_process *frozen, const struct mappings *mappings,
                                      struct parasite *parasite, struct image_process *process) MUST_CHECK;
+/* Reads what a process has; guards read as zeros. */
+struct bunshin_error *memory_read(struct capture *capture, pid_t pid, uint64_t address, uint8_t *ret, uint64_t length) MUST_CHECK;
 /* Copies a range of a process into the new store; *ret_offset says where. */
 struct bunshin_error *store_copy(struct capture *capture, pid_t pid, uint64_t address, uint64_t length, uint64_t at) MUST_CHECK;
 uint64_t store_reserve(struct capture *capture, uint64_t length);

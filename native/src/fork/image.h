@@ -34,6 +34,8 @@ enum op_kind {
     OP_MOVE,    /* mremap from address `offset` */
     OP_GROW,    /* mremap in place, from `offset` bytes to `length` */
     OP_UNMAP,   /* munmap */
+    OP_GUARD,   /* madvise, MADV_GUARD_INSTALL */
+    OP_SEAL,    /* mseal */
 };
 #define SOURCE_ANONYMOUS (-1)
 /* A page store of this index, or SOURCE_FILE + index of a description. */

@@ -38,7 +38,7 @@ static const struct image_op *find_op(struct capture *capture, uint64_t address)
 static struct bunshin_error *read_both(struct capture *capture, pid_t pid, uint64_t address, uint64_t offset, uint64_t length) {
     if (!capture->compared.size)
         TRY(buffer_extend(&capture->compared, (size_t)CHUNK * 2, NULL));
-    TRY(tracee_read(pid, address, capture->compared.data, length));
+    TRY(memory_read(capture, pid, address, capture->compared.data, length));
     ssize_t got = pread(capture->stores[capture->store_count - 1].fd, capture->compared.data + CHUNK, length, (off_t)offset);
     if (got < 0)
         return bunshin_error_os("cannot read the page store");

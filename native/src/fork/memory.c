@@ -65,7 +65,8 @@ static unsigned read_flags(const char *text) {
     } flags[] = {{" gd", MAPPING_GROWS},      {" lo", MAPPING_LOCKED},           {" lf", MAPPING_LOCKED_ON_FAULT},
                  {" dc", MAPPING_NOT_FOR_CHILDREN}, {" wf", MAPPING_WIPED_IN_CHILDREN}, {" dd", MAPPING_NOT_DUMPED},
                  {" hg", MAPPING_HUGE},       {" nh", MAPPING_NOT_HUGE},         {" mg", MAPPING_MERGEABLE},
-                 {" mw", MAPPING_MAY_WRITE},  {" ht", MAPPING_HUGE_PAGES}};
+                 {" mw", MAPPING_MAY_WRITE},  {" ht", MAPPING_HUGE_PAGES},
+                 {" sl", MAPPING_SEALED}};
     unsigned found = 0;
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (strstr(text, flags[i].name))
@@ -132,6 +133,8 @@ struct bunshin_error *mappings_read(struct capture *capture, pid_t pid, struct m
                 ret->vdso_base = mapping->start;
         } else if (ret->count && !strncmp(line, "Swap:", 5))
             ret->list[ret->count - 1].swapped = strtoull(line + 5, NULL, 10) > 0;
+        else if (ret->count && !strncmp(line, "ProtectionKey:", 14))
+            ret->list[ret->count - 1].key = atoi(line + 14);
         else if (ret->count && !strncmp(line, "VmFlags:", 8))
             apply_flags(&ret->list[ret->count - 1], line + 8);
     }
@@ -158,12 +161,34 @@ struct bunshin_error *store_write(struct capture *capture, const void *data, siz
     return NULL;
 }
 
+static bool is_guarded(const struct runs *guards, uint64_t address) {
+    for (size_t i = 0; guards && i < RUN_COUNT(guards) && RUN(guards, i).start <= address; i++)
+        if (address < RUN(guards, i).end)
+            return true;
+    return false;
+}
+
+struct bunshin_error *memory_read(struct capture *capture, pid_t pid, uint64_t address, uint8_t *ret, uint64_t length) {
+    struct bunshin_error *error = tracee_read(pid, address, ret, length);
+    if (!error || !capture->guards || !RUN_COUNT(capture->guards))
+        return error;
+    bunshin_error_destroy(error); /* what lies between guards, a page at a time */
+    for (uint64_t at = 0; at < length; at += ARCH_PAGE) {
+        uint64_t part = length - at < ARCH_PAGE ? length - at : ARCH_PAGE;
+        if (is_guarded(capture->guards, address + at))
+            memset(ret + at, 0, part);
+        else
+            TRY(tracee_read(pid, address + at, ret + at, part));
+    }
+    return NULL;
+}
+
 struct bunshin_error *store_copy(struct capture *capture, pid_t pid, uint64_t address, uint64_t length, uint64_t at) {
     if (!capture->bounce.size)
         TRY(buffer_extend(&capture->bounce, BOUNCE, NULL));
     for (uint64_t done = 0; done < length;) {
         uint64_t part = length - done < BOUNCE ? length - done : BOUNCE;
-        TRY(tracee_read(pid, address + done, capture->bounce.data, part));
+        TRY(memory_read(capture, pid, address + done, capture->bounce.data, part));
         TRY(store_write(capture, capture->bounce.data, part, at + done));
         done += part;
     }
@@ -370,8 +395,22 @@ static struct bunshin_error *advise(struct capture *capture, const struct mappin
     for (size_t i = 0; i < sizeof advices / sizeof *advices; i++)
         if (mapping->flags & advices[i].flag)
             TRY(add_op(capture, OP_ADVISE, mapping->start, length, 0, 0, 0, advices[i].advice));
+    if (mapping->flags & MAPPING_SEALED)
+        TRY(add_op(capture, OP_SEAL, mapping->start, length, 0, 0, 0, 0));
     if (mapping->flags & MAPPING_LOCKED)
         TRY(add_op(capture, OP_LOCK, mapping->start, length, 0, 0, 0, mapping->flags & MAPPING_LOCKED_ON_FAULT ? MLOCK_ONFAULT : 0));
+    return NULL;
+}
+
+/* Pages that are to fault. They were among what was mapped; what lies around them is there by now. */
+static struct bunshin_error *guard(struct capture *capture, const struct mapping *mapping) {
+    for (size_t i = 0; i < RUN_COUNT(capture->guards); i++) {
+        uint64_t start = RUN(capture->guards, i).start, end = RUN(capture->guards, i).end;
+        start = start > mapping->start ? start : mapping->start;
+        end = end < mapping->end ? end : mapping->end;
+        if (start < end)
+            TRY(add_op(capture, OP_GUARD, start, end - start, 0, 0, 0, 0));
+    }
     return NULL;
 }
 
@@ -401,6 +440,8 @@ static struct bunshin_error *map_one(struct capture *capture, struct frozen_proc
         return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "memory in huge pages (MAP_HUGETLB)");
     if (!strncmp(mapping->path, "/secretmem", 10))
         return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "secret memory (memfd_secret)");
+    if (mapping->key && mapping->protection != PROT_EXEC) /* the kernel gives one to what may only be run */
+        return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "memory under a protection key");
     switch (mapping->kind) {
     case 'a':
         return map_anonymous(capture, frozen->alive, mapping, runs, cursor, scratch);
@@ -443,9 +484,10 @@ static struct bunshin_error *map_one(struct capture *capture, struct frozen_proc
 
 struct bunshin_error *capture_memory(struct capture *capture, struct frozen_process *frozen, const struct mappings *mappings,
                                      struct parasite *parasite, struct image_process *process) {
-    struct runs runs = {0}, scratch = {0};
+    struct runs runs = {0}, scratch = {0}, guards = {0};
     process->first_op = CAPTURE_COUNT(capture, TABLE_OP, struct image_op);
-    struct bunshin_error *error = scan_pages(capture, frozen->alive, mappings, &runs);
+    struct bunshin_error *error = scan_pages(capture, frozen->alive, mappings, &runs, &guards);
+    capture->guards = &guards;
     kin_choose(capture, frozen);
     size_t cursor = 0, stored = 0;
     for (size_t i = 0; i < mappings->count; i++)
@@ -456,11 +498,15 @@ struct bunshin_error *capture_memory(struct capture *capture, struct frozen_proc
         if (mapping->start >= parasite->area && mapping->end <= parasite->area + parasite->size)
             continue; /* ours, for the moment */
         error = map_one(capture, frozen, mappings, mapping, parasite, &runs, &cursor, &scratch);
+        if (!error && guards.buffer.size)
+            error = guard(capture, mapping);
         if (!error && mapping->flags && mapping->kind != 'v' && mapping->kind != 'x')
             error = advise(capture, mapping);
     }
     buffer_deinit(&runs.buffer);
     buffer_deinit(&scratch.buffer);
+    buffer_deinit(&guards.buffer);
+    capture->guards = NULL;
     if (error)
         return error;
     process->op_count = CAPTURE_COUNT(capture, TABLE_OP, struct image_op) - process->first_op;

@@ -17,6 +17,8 @@ struct runs {
 
 /* Appends; joins what is adjacent to the last one. */
 struct bunshin_error *runs_add(struct runs *runs, uint64_t start, uint64_t end) MUST_CHECK;
-struct bunshin_error *scan_pages(struct capture *capture, pid_t pid, const struct mappings *mappings, struct runs *ret) MUST_CHECK;
+/* ret_guards: pages that a touch is to fault on (MADV_GUARD_INSTALL); they have no content. */
+struct bunshin_error *scan_pages(struct capture *capture, pid_t pid, const struct mappings *mappings, struct runs *ret,
+                                 struct runs *ret_guards) MUST_CHECK;
 
 #endif
