@@ -61,7 +61,7 @@ static struct bunshin_error *capture_timerfd(struct capture *capture, const stru
     long long value[4];
     unsigned long long ticks = 0;
     unsigned flags;
-    snprintf(path, sizeof path, "%d/fdinfo/%d", holder->process->alive, holder->fd);
+    snprintf(path, sizeof path, "%d/fdinfo/%d", holder->in_flight ? 1 : holder->process->alive, holder->in_flight ? holder->copy : holder->fd);
     for (int tries = 0; tries < 5; tries++) {
         (void)timerfd_gettime(holder->copy, &now);
         if (!procfs_read(capture->init->proc, path, &text))
@@ -98,30 +98,52 @@ static struct bunshin_error *capture_signalfd(struct capture *capture, const str
     return capture_heap(capture, &mask, sizeof mask, &ret->data);
 }
 
-static struct bunshin_error *capture_epoll(struct capture *capture, const struct holder *holder, struct image_description *ret) {
-    struct buffer watches = {0};
+/* Reads what an epoll watches. `*ret_stale`: a descriptor that is not, in process `pid`, the one that was registered; or -1. */
+static struct bunshin_error *read_watches(const struct holder *holder, pid_t pid, struct buffer *ret, int *ret_stale) {
     struct bunshin_error *error = NULL;
+    *ret_stale = -1;
     for (const char *line = strstr(holder->info, "tfd:"); !error && line; line = strstr(line + 4, "tfd:")) {
         struct image_watch watch;
         unsigned events;
         unsigned long long data;
         unsigned long inode;
-        if (sscanf(line, "tfd: %d events: %x data: %llx pos:%*d ino:%lx", &watch.fd, &events, &data, &inode) != 4) {
-            error = capture_refuse(holder, "an epoll whose state cannot be read");
-            break;
-        }
-        /* The watched descriptor must still be the one that was registered, in this process. */
+        if (sscanf(line, "tfd: %d events: %x data: %llx pos:%*d ino:%lx", &watch.fd, &events, &data, &inode) != 4)
+            return capture_refuse(holder, "an epoll whose state cannot be read");
         struct {
             uint32_t efd, tfd, toff;
-        } slot = {(uint32_t)holder->fd, (uint32_t)watch.fd, 0};
-        if (syscall(SYS_kcmp, holder->process->alive, holder->process->alive, 7 /* KCMP_EPOLL_TFD */, watch.fd, &slot) != 0) {
-            error = capture_refuse(holder, "an epoll that watches fd %d, which this process has closed since", watch.fd);
+        } slot = {(uint32_t)(holder->in_flight ? holder->copy : holder->fd), (uint32_t)watch.fd, 0};
+        pid_t has_epoll = holder->in_flight ? 1 : holder->process->alive;
+        if (syscall(SYS_kcmp, pid, has_epoll, 7 /* KCMP_EPOLL_TFD */, watch.fd, &slot) != 0) {
+            *ret_stale = watch.fd;
             break;
         }
         watch.events = events;
         watch.data = data;
-        error = buffer_append(&watches, &watch, sizeof watch);
+        error = buffer_append(ret, &watch, sizeof watch);
     }
+    return error;
+}
+
+static struct bunshin_error *capture_epoll(struct capture *capture, const struct holder *holder, struct image_description *ret) {
+    struct buffer watches = {0};
+    int stale = -1;
+    struct bunshin_error *error = NULL;
+    if (!holder->in_flight)
+        error = read_watches(holder, holder->process->alive, &watches, &stale);
+    else /* filled, and filled again, by a process that has all of what it watches */
+        for (size_t i = 0; !error && i < capture->frozen->process_count; i++) {
+            if (capture->frozen->processes[i].zombie)
+                continue;
+            watches.size = 0;
+            error = read_watches(holder, capture->frozen->processes[i].alive, &watches, &stale);
+            ret->holder = capture->frozen->processes[i].pid;
+            ret->holder_fd = -1;
+            if (stale < 0)
+                break;
+        }
+    if (!error && stale >= 0)
+        error = capture_refuse(holder, "an epoll that watches fd %d, which %s closed since", stale,
+                               holder->in_flight ? "its owner has" : "this process has");
     if (!error)
         error = capture_heap(capture, watches.data, watches.size, &ret->data);
     buffer_deinit(&watches);
@@ -211,6 +233,7 @@ struct bunshin_error *anonymous_rebuild(struct rebuild *rebuild, int32_t index) 
     }
     case KIND_EPOLL:
         fd = epoll_create1(EPOLL_CLOEXEC);
+        rebuild->epolls_in_flight |= record->holder_fd < 0;
         break;
     case KIND_PIDFD:
         fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* a place holder: its process is not born yet */
@@ -223,20 +246,31 @@ struct bunshin_error *anonymous_rebuild(struct rebuild *rebuild, int32_t index) 
     return rebuild_place(rebuild, index, fd);
 }
 
-int anonymous_fill_epoll(struct rebuild *rebuild, const struct image_process *process) {
-    for (int32_t i = 0; i < process->descriptor_count; i++) {
-        const struct image_descriptor *descriptor = IMAGE_DESCRIPTOR(rebuild->image, process->first_descriptor + i);
-        const struct image_description *record = IMAGE_DESCRIPTION(rebuild->image, descriptor->description);
-        if (record->kind != KIND_EPOLL || record->holder != process->pid || record->holder_fd != descriptor->fd)
-            continue;
-        const struct image_watch *watch = (const void *)IMAGE_HEAP(rebuild->image, record->data);
-        for (size_t j = 0; j < record->data.size / sizeof *watch; j++) {
-            struct epoll_event event = {.events = watch[j].events, .data.u64 = watch[j].data};
-            if (epoll_ctl(descriptor->fd, EPOLL_CTL_ADD, watch[j].fd, &event) != 0)
-                return errno;
-        }
+static int fill_epoll(struct rebuild *rebuild, const struct image_description *record, int fd) {
+    const struct image_watch *watch = (const void *)IMAGE_HEAP(rebuild->image, record->data);
+    for (size_t i = 0; i < record->data.size / sizeof *watch; i++) {
+        struct epoll_event event = {.events = watch[i].events, .data.u64 = watch[i].data};
+        if (epoll_ctl(fd, EPOLL_CTL_ADD, watch[i].fd, &event) != 0)
+            return errno;
     }
     return 0;
+}
+
+int anonymous_fill_epoll(struct rebuild *rebuild, const struct image_process *process) {
+    int failed = 0;
+    for (int32_t i = 0; !failed && i < process->descriptor_count; i++) {
+        const struct image_descriptor *descriptor = IMAGE_DESCRIPTOR(rebuild->image, process->first_descriptor + i);
+        const struct image_description *record = IMAGE_DESCRIPTION(rebuild->image, descriptor->description);
+        if (record->kind == KIND_EPOLL && record->holder == process->pid && record->holder_fd == descriptor->fd)
+            failed = fill_epoll(rebuild, record, descriptor->fd);
+    }
+    int32_t count = rebuild->epolls_in_flight ? (int32_t)rebuild->image->table[TABLE_DESCRIPTION].count : 0;
+    for (int32_t i = 0; !failed && i < count; i++) {
+        const struct image_description *record = IMAGE_DESCRIPTION(rebuild->image, i);
+        if (record->kind == KIND_EPOLL && record->holder == process->pid && record->holder_fd < 0)
+            failed = fill_epoll(rebuild, record, rebuild_fd(rebuild, i));
+    }
+    return failed;
 }
 
 int anonymous_open_pidfds(struct rebuild *rebuild, const struct image_process *process) {

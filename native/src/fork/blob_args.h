@@ -58,6 +58,16 @@ struct rebuild_control {
     int32_t failed_pid, failed_step, failed_errno;
     int64_t failed_detail;
     char failed_text[160];
+    struct { /* a system call that pid 1 wants made by another process: who makes a unix socket is written into it */
+        uint32_t turn; /* counts what there is to look at; a futex */
+        uint32_t over; /* no more to come */
+        int32_t pid;   /* whose turn it is, 0 for none */
+        uint32_t uid, gid, group_count;
+        uint64_t groups; /* in the image's heap */
+        int64_t number, argument[4], result;
+        uint8_t address[128];
+        int32_t ends[2];
+    } errand;
 };
 
 #define RESTORER_STACK 16384
@@ -123,6 +133,7 @@ enum restorer_step {
     STEP_OWN,
     STEP_FINISH,
     STEP_SEMAPHORE,
+    STEP_SOCKET,
     STEP_COUNT,
 };
 

@@ -47,7 +47,7 @@ struct capture {
     size_t described_count;
     struct shared_seen *shared; /* shared.c */
     size_t shared_count;
-    struct buffer unix_peers; /* socket.c */
+    struct buffer unix_peers; /* socket_unix.c */
     bool have_unix_peers;
     int unread; /* a copy of an inotify instance with events that its owner will read as soon as it may run, or -1 */
     struct buffer located; /* locate.c */
@@ -135,10 +135,13 @@ struct holder { /* who has an open description, and our own copy of it */
     int copy;    /* in pid 1 */
     const char *link; /* what /proc/PID/fd shows */
     const char *info; /* fdinfo */
+    bool in_flight; /* no process has it: it waits in the queue of a socket that `process` has as `fd` */
 };
 struct bunshin_error *capture_descriptors(struct capture *capture, struct frozen_process *frozen, struct image_process *process) MUST_CHECK;
 /* pid 1's own copies of streams and pipes that tools hold the other end of. */
 struct bunshin_error *capture_own(struct capture *capture, int fd, int32_t *ret) MUST_CHECK;
+/* A descriptor on its way: `fd` is our own copy, which this takes over, and `carrier` has the socket it was found in. */
+struct bunshin_error *capture_in_flight(struct capture *capture, const struct holder *carrier, int fd, int32_t *ret) MUST_CHECK;
 #define MAPPED_SHARED 0x40000000 /* beside open flags: the path is mapped shared */
 /* A description opened by path, for working directories, executables and file mappings. */
 struct bunshin_error *capture_path(struct capture *capture, struct frozen_process *frozen, const char *link, int flags, int32_t *ret) MUST_CHECK;

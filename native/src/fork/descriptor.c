@@ -30,6 +30,8 @@ struct bunshin_error *capture_refuse(const struct holder *holder, const char *fo
     va_start(arguments, format);
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
+    if (holder->in_flight && strlen(reason) + 64 < sizeof reason)
+        strcat(reason, ", on its way in this unix socket");
     if (!holder->process)
         return bunshin_error_unsupported(1, "bunshin-init", holder->fd, "%s", reason);
     return bunshin_error_unsupported(holder->process->pid, holder->process->stat.comm, holder->fd, "%s", reason);
@@ -145,8 +147,8 @@ static struct bunshin_error *capture_new(struct capture *capture, struct holder 
         .position = lseek(holder->copy, 0, SEEK_CUR),
         .object = IMAGE_NONE,
         .same_as = IMAGE_NONE,
-        .holder = holder->process ? holder->process->pid : 1,
-        .holder_fd = holder->fd,
+        .holder = holder->process && !holder->in_flight ? holder->process->pid : 1,
+        .holder_fd = holder->in_flight ? holder->copy : holder->fd,
     };
     struct f_owner_ex owner = {0};
     if (!(record.flags & O_PATH) && fcntl(holder->copy, F_GETOWN_EX, &owner) == 0) {
@@ -156,17 +158,18 @@ static struct bunshin_error *capture_new(struct capture *capture, struct holder 
     }
     int32_t self = CAPTURE_COUNT(capture, TABLE_DESCRIPTION, struct image_description);
     struct described described = {.key = key,
-                                  .pid = holder->process ? holder->process->alive : 1,
-                                  .fd = holder->fd,
+                                  .pid = holder->process && !holder->in_flight ? holder->process->alive : 1,
+                                  .fd = record.holder_fd,
                                   .copy = holder->copy,
                                   .description = self,
                                   .inode = info.st_ino,
                                   .device = info.st_dev};
-    /* The record's place is taken first: what is captured with it (a peer, a lock) may name it. */
+    /* Its place is taken and known first: what is captured with it (a peer, a lock, a queue it lies in itself) may name it. */
     TRY(capture_add(capture, TABLE_DESCRIPTION, &record, sizeof record, ret));
+    TRY(described_add(capture, &described));
     TRY(describe(capture, holder, &info, self, &record));
     *CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, self) = record;
-    return described_add(capture, &described);
+    return NULL;
 }
 
 static struct bunshin_error *capture_one(struct capture *capture, struct frozen_process *frozen, int fd, struct buffer *info,
@@ -221,31 +224,49 @@ struct bunshin_error *capture_descriptors(struct capture *capture, struct frozen
     return error;
 }
 
-struct bunshin_error *capture_own(struct capture *capture, int fd, int32_t *ret) {
-    *ret = IMAGE_NONE;
-    if (fd < 0)
-        return NULL;
+/* What pid 1 has open: its own, or a copy of what is on its way (then `carrier` says in whose socket). */
+static struct bunshin_error *capture_ours(struct capture *capture, const struct holder *carrier, int fd, int32_t *ret) {
     char path[64], link[4200];
     struct buffer info = {0};
+    struct bunshin_error *error = NULL;
+    uint64_t flags = 0;
     snprintf(path, sizeof path, "self/fd/%d", fd);
     ssize_t length = readlinkat(capture->init->proc, path, link, sizeof link - 1);
     link[length < 0 ? 0 : length] = '\0';
     snprintf(path, sizeof path, "self/fdinfo/%d", fd);
-    if (!procfs_read(capture->init->proc, path, &info))
+    if (!procfs_read(capture->init->proc, path, &info)) {
+        if (carrier)
+            close(fd);
         return bunshin_error_os("cannot read the state of fd %d of pid 1", fd);
-    uint64_t flags = 0;
+    }
     procfs_field((char *)info.data, "flags", 8, &flags);
     uint64_t key = hash_text(0xcbf29ce484222325ull ^ (flags & ~(uint64_t)O_CLOEXEC), link);
-    int32_t known = find_same(capture, key, 1, fd);
-    struct bunshin_error *error = NULL;
-    if (known != IMAGE_NONE)
-        *ret = known;
-    else {
-        struct holder holder = {.fd = fd, .copy = fcntl(fd, F_DUPFD_CLOEXEC, 3), .link = link, .info = (char *)info.data};
+    *ret = find_same(capture, key, 1, fd);
+    if (*ret != IMAGE_NONE) {
+        if (carrier)
+            close(fd);
+    } else {
+        struct holder holder = {.fd = fd, .copy = carrier ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3), .link = link, .info = (char *)info.data};
+        if (carrier) {
+            holder.process = carrier->process;
+            holder.fd = carrier->fd;
+            holder.in_flight = true;
+        }
         error = capture_new(capture, &holder, key, ret);
         if (error && !described_find(capture, *ret))
             close(holder.copy);
+        if (!error && carrier && strstr(holder.info, "lock:"))
+            error = capture_locks(capture, &holder, IMAGE_NONE, *ret, true);
     }
     buffer_deinit(&info);
     return error;
+}
+
+struct bunshin_error *capture_own(struct capture *capture, int fd, int32_t *ret) {
+    *ret = IMAGE_NONE;
+    return fd < 0 ? NULL : capture_ours(capture, NULL, fd, ret);
+}
+
+struct bunshin_error *capture_in_flight(struct capture *capture, const struct holder *carrier, int fd, int32_t *ret) {
+    return capture_ours(capture, carrier, fd, ret);
 }

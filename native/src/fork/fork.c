@@ -118,7 +118,7 @@ static struct bunshin_error *rebuild_descriptions(struct rebuild *rebuild) {
             TRY(file_rebuild(rebuild, i));
     TRY(tmpfs_finish(rebuild));
     for (int32_t i = 0; i < count; i++)
-        if (!rebuild->made[i])
+        if (!rebuild->made[i] && !socket_is_later(rebuild, i))
             return bunshin_error_new(BUNSHIN_ERROR_FORK, EINVAL, "an image holds a description of kind %d that nothing makes",
                                      IMAGE_DESCRIPTION(image, i)->kind);
     return NULL;

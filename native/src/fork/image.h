@@ -235,6 +235,12 @@ struct image_pty {
     struct span ends; /* uint32_t[]: where in to_slave an end of input stands */
 };
 
+struct image_credentials {
+    int32_t pid; /* 0: none */
+    uint32_t uid, gid, pad;
+    struct span groups;
+};
+
 struct image_socket {
     int32_t domain, type, protocol;
     int32_t state; /* enum socket_state in socket.c */
@@ -248,8 +254,28 @@ struct image_socket {
     struct span unsent; /* written, and not across yet: bytes */
     struct span more; /* of a TCP connection: struct tcp_end; of a listener: struct tcp_pending[]; of a UDP socket: its groups */
     uint32_t mode, uid, gid;
-    int32_t named; /* bound to a path: 1, or 2 when that is gone */
+    int32_t named; /* bound to a path */
     uint32_t inode;
+    /* of unix sockets alone */
+    struct image_credentials credentials; /* who its other end is said to be, or who made it listen */
+    struct span place;    /* where the file of its name lies now; empty where it is gone */
+    struct span pending;  /* of a listener: struct image_pending[], in order */
+    uint64_t sent_memory; /* what it has sent and nobody has read, as the kernel counts it */
+    int32_t error, pad;   /* an error the program has not been told yet */
+};
+
+struct image_pending { /* a connection that nobody has accepted yet */
+    int32_t client, pad; /* description of the end that connected, or IMAGE_NONE: closed since */
+    struct image_credentials credentials; /* of who connected */
+    struct span name, queue; /* of the client, where that is closed; and what the client has sent */
+};
+
+struct image_message { /* in the queue of a unix socket; followed by the sender's address, descriptions (int32_t each), bytes */
+    uint64_t size;
+    int32_t pid; /* who sent it, 0: it does not say */
+    uint32_t uid, gid;
+    uint32_t address_size, description_count;
+    int32_t urgent; /* its last byte is out of band */
 };
 
 struct image_option {

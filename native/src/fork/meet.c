@@ -57,6 +57,7 @@ static const char *const step_names[STEP_COUNT] = {
     [STEP_CONFINE] = "confine it",           [STEP_SCHEDULE] = "schedule it",    [STEP_DESCRIPTOR] = "place its descriptors",
     [STEP_PLACE] = "set its place in the tree", [STEP_BIRTH] = "clone it",
     [STEP_SEMAPHORE] = "take on what its end undoes of a semaphore",
+    [STEP_SOCKET] = "make a socket",
 };
 
 static const char *const stage_names[STAGE_COUNT] = {

@@ -23,6 +23,9 @@ struct rebuild {
     int store_base;       /* page stores */
     int description_base; /* descriptions, by index */
     bool *made;           /* which descriptions are there */
+    bool epolls_in_flight; /* some are filled by a process that does not have them */
+    bool one_table;       /* processes are born with pid 1's descriptor table, until unix sockets are made: socket_errand.c */
+    const struct births *births; /* while the tree is built (tree.c) */
     struct rebuild_control *control;
     int64_t missed; /* ns since the seal, where the fork follows it so closely that its clocks should not show it */
     struct rlimit own_limits[IMAGE_RLIMITS]; /* pid 1's, which all processes begin with */
@@ -47,6 +50,11 @@ struct bunshin_error *socket_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *mqueue_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *tmpfs_rebuild(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *tmpfs_finish(struct rebuild *rebuild) MUST_CHECK;
+/* Unix sockets are made when every process has been born, since some must do it themselves. */
+bool socket_is_later(const struct rebuild *rebuild, int32_t index);
+struct bunshin_error *socket_rebuild_later(struct rebuild *rebuild) MUST_CHECK;
+/* In a stub: makes the system calls that pid 1 wants it to make, then takes a descriptor table of its own. Returns 0 or an errno. */
+int socket_run_errands(struct rebuild *rebuild, pid_t self);
 struct bunshin_error *shared_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 /* Seals of what is mapped for writing: once it is. */
 struct bunshin_error *shared_seal(struct rebuild *rebuild) MUST_CHECK;
@@ -78,6 +86,9 @@ struct bunshin_error *rebuild_fault(const struct rebuild *rebuild, enum restorer
 struct bunshin_error *tree_rebuild(struct rebuild *rebuild) MUST_CHECK;
 /* enter.c: becomes the process of this index. */
 _Noreturn void enter_restorer(struct rebuild *rebuild, const struct image_process *process, int32_t index);
+/* Whether somebody is born under this pid already; clones with a pid that is free. */
+bool tree_has(const struct rebuild *rebuild, pid_t pid);
+pid_t tree_clone(pid_t pid, uint64_t flags, int exit_signal);
 /* finish.c: gives every parked thread its registers and lets all go. */
 struct bunshin_error *finish_rebuild(struct rebuild *rebuild) MUST_CHECK;
 

@@ -1,5 +1,6 @@
 /*
- * What the files about sockets share: socket.c (options, queues, the order), socket_unix.c; and of the internet's,
+ * What the files about sockets share: socket.c (options, the order); socket_unix.h says which are about unix sockets;
+ * socket_netlink.c; and of the internet's,
  * socket_inet.c (addresses, the order), socket_options.c, socket_udp.c, socket_tcp.c and socket_tcp_rebuild.c (connections),
  * socket_pending.c (connections that nobody has accepted yet).
  */
@@ -22,20 +23,21 @@ enum socket_state {
     SOCKET_RESET,      /* closed by the other end, which the program has not been told yet */
     SOCKET_REFUSED,    /* could not connect, which the program has not been told yet */
     SOCKET_REFUSED_TOLD,
+    /* of unix sockets alone */
+    SOCKET_UNACCEPTED, /* connected, as it sees it; the listener has not accepted it yet */
 };
 
 int socket_int_option(int fd, int level, int name);
-/* Looks at what waits in a socket's queue without taking it. `waiting`: bytes, as far as known. */
-struct bunshin_error *socket_peek(struct capture *capture, const struct holder *holder, int type, uint32_t waiting, struct span *ret) MUST_CHECK;
 
 struct bunshin_error *socket_capture_unix(struct capture *capture, const struct holder *holder, struct image_socket *record) MUST_CHECK;
 struct bunshin_error *socket_capture_inet(struct capture *capture, const struct holder *holder, struct image_socket *record) MUST_CHECK;
-struct bunshin_error *socket_connect_unix(struct capture *capture, const struct image_description *record, struct image_socket *socket) MUST_CHECK;
+struct bunshin_error *socket_capture_netlink(struct capture *capture, const struct holder *holder, struct image_socket *record) MUST_CHECK;
+struct bunshin_error *socket_connect_unix(struct capture *capture) MUST_CHECK;
 
-/* Binds a new socket to the address of a sealed one; nothing to do where that had none. */
-struct bunshin_error *socket_bind_unix(struct rebuild *rebuild, const struct image_socket *record, int fd) MUST_CHECK;
-/* Two connected ends; `other` is NULL where the peer has gone. */
-struct bunshin_error *socket_pair_unix(struct rebuild *rebuild, const struct image_socket *one, const struct image_socket *other, int ret[2]) MUST_CHECK;
+struct bunshin_error *socket_rebuild_netlink(struct rebuild *rebuild, int32_t index, const struct image_socket *record) MUST_CHECK;
+/* Options of a socket that is not the internet's: see socket_options.c for those. */
+void socket_set_options(struct rebuild *rebuild, const struct image_socket *record, int fd);
+
 /* Sends all of it, waiting for buffers that grow as what is sent arrives. */
 struct bunshin_error *socket_send_all(int from, const uint8_t *data, uint64_t size) MUST_CHECK;
 

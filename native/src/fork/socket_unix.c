@@ -1,13 +1,15 @@
 /*
- * Unix sockets: pairs, listeners, connections. Which ends belong together is asked of the kernel over netlink, inside the
+ * Unix sockets: what the kernel tells of them, and which ends belong together. That is asked over netlink, inside the
  * workspace's own network namespace.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +21,14 @@
 #include <unistd.h>
 
 #include "fork/socket.h"
+#include "fork/socket_unix.h"
 
 /* ---- capture: what the kernel tells of unix sockets ---- */
 
 struct unix_info {
     uint32_t inode, peer, state, waiting, backlog;
     uint8_t shut;
+    struct span clients; /* of a listener: inodes of who has connected and is not accepted, in order; 0 where that is closed */
 };
 
 static struct bunshin_error *read_unix_sockets(struct capture *capture) {
@@ -37,7 +41,7 @@ static struct bunshin_error *read_unix_sockets(struct capture *capture) {
         struct unix_diag_req request;
     } ask = {
         .header = {.nlmsg_len = sizeof ask, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
-        .request = {.sdiag_family = AF_UNIX, .udiag_states = ~0u, .udiag_show = UDIAG_SHOW_PEER | UDIAG_SHOW_RQLEN},
+        .request = {.sdiag_family = AF_UNIX, .udiag_states = ~0u, .udiag_show = UDIAG_SHOW_PEER | UDIAG_SHOW_RQLEN | UDIAG_SHOW_ICONS},
     };
     struct bunshin_error *error = NULL;
     if (netlink < 0 || send(netlink, &ask, sizeof ask, 0) != sizeof ask)
@@ -74,9 +78,12 @@ static struct bunshin_error *read_unix_sockets(struct capture *capture) {
                     memcpy(&info.backlog, value + 4, 4);
                 } else if (attribute.nla_type == UNIX_DIAG_SHUTDOWN)
                     info.shut = *value;
+                else if (attribute.nla_type == UNIX_DIAG_ICONS && !error)
+                    error = capture_heap(capture, value, attribute.nla_len - sizeof attribute, &info.clients);
                 at += (attribute.nla_len + 3u) & ~3u;
             }
-            error = buffer_append(&capture->unix_peers, &info, sizeof info);
+            if (!error)
+                error = buffer_append(&capture->unix_peers, &info, sizeof info);
         }
     }
     if (netlink >= 0)
@@ -94,149 +101,144 @@ static const struct unix_info *find_unix(const struct capture *capture, uint64_t
 
 /* ---- capture ---- */
 
+static struct bunshin_error *read_credentials(struct capture *capture, int fd, struct image_credentials *ret) {
+    struct ucred peer = {0};
+    socklen_t length = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid <= 0)
+        return NULL; /* nobody is said to be there */
+    gid_t groups[1024];
+    *ret = (struct image_credentials){.pid = peer.pid, .uid = peer.uid, .gid = peer.gid};
+    length = sizeof groups;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &length) == 0 ? capture_heap(capture, groups, length, &ret->groups) : NULL;
+}
+
+/* What waits, and an error that waits: asking for that one would take it away, so only its presence is looked at. */
+static struct bunshin_error *read_waiting(struct capture *capture, const struct holder *holder, uint32_t bytes, struct image_socket *record) {
+    struct pollfd state = {.fd = holder->copy, .events = POLLIN};
+    if (poll(&state, 1, 0) < 0)
+        return bunshin_error_os("cannot look at a unix socket");
+    bool stream = record->type == SOCK_STREAM, waiting = stream || record->type == SOCK_SEQPACKET ? bytes > 0 : state.revents & POLLIN;
+    if (state.revents & POLLERR) {
+        record->error = ECONNRESET; /* the only one there is */
+        if (record->state != SOCKET_ORPHAN || record->type == SOCK_DGRAM || (waiting && !stream))
+            return capture_refuse(holder, "a unix socket that was reset and has not been told so yet");
+    }
+    int sent = 0;
+    if (ioctl(holder->copy, SIOCOUTQ, &sent) == 0)
+        record->sent_memory = (uint64_t)sent;
+    if (!waiting && !(record->type == SOCK_SEQPACKET && state.revents & POLLIN && !(record->shut & 1)))
+        return NULL;
+    return unix_queue_capture(capture, holder, record->type, bytes, &record->queue);
+}
+
 struct bunshin_error *socket_capture_unix(struct capture *capture, const struct holder *holder, struct image_socket *record) {
     struct stat info;
     TRY(read_unix_sockets(capture));
     if (fstat(holder->copy, &info) != 0)
         return bunshin_error_os("cannot look at a socket");
-    const struct unix_info *known = find_unix(capture, info.st_ino);
-    if (!known)
+    const struct unix_info *found = find_unix(capture, info.st_ino);
+    if (!found)
         return capture_refuse(holder, "a unix socket of another network namespace");
-    record->backlog = (int32_t)known->backlog;
-    record->inode = known->inode;
-    record->shut = known->shut;
+    struct unix_info known = *found; /* the list may grow no more, but what lies behind it may */
+    record->backlog = (int32_t)known.backlog;
+    record->inode = known.inode;
+    record->shut = known.shut;
+    TRY(read_credentials(capture, holder->copy, &record->credentials));
+    TRY(unix_name_capture(capture, holder, record));
     if (record->state == SOCKET_LISTENING) {
-        if (known->waiting)
-            return capture_refuse(holder, "a unix listener with %u connections not accepted yet", known->waiting);
-    } else {
-        record->peer = (int32_t)known->peer; /* an inode for now; socket_connect() finds its description */
-        bool connected = known->state == 1 /* TCP_ESTABLISHED */;
-        record->state = known->peer ? SOCKET_CONNECTED : connected ? SOCKET_ORPHAN : SOCKET_IDLE;
-        TRY(socket_peek(capture, holder, record->type, known->waiting, &record->queue));
+        record->pending = known.clients;
+        return NULL;
     }
-    const struct sockaddr_un *name = (const void *)(capture->table[TABLE_HEAP].data + record->name.offset);
-    if (record->name.size > offsetof(struct sockaddr_un, sun_path) && name->sun_path[0]) {
-        record->named = 1;
-        struct stat file;
-        if (stat(name->sun_path, &file) == 0 && S_ISSOCK(file.st_mode)) {
-            record->mode = file.st_mode & 07777;
-            record->uid = file.st_uid;
-            record->gid = file.st_gid;
-        } else
-            record->named = 2; /* its file is gone */
+    record->peer = (int32_t)known.peer; /* an inode for now; socket_connect_unix() finds its description */
+    /* A datagram socket that somebody has connected to looks connected itself. */
+    bool connected = record->type == SOCK_DGRAM ? record->peer_name.size > 0 : known.state == 1 /* TCP_ESTABLISHED */;
+    record->state = known.peer ? SOCKET_CONNECTED : connected ? SOCKET_ORPHAN : SOCKET_IDLE;
+    return read_waiting(capture, holder, known.waiting, record);
+}
+
+/* ---- capture, after every descriptor is known: ends that belong together ---- */
+
+static struct described *find_inode(struct capture *capture, uint32_t inode) {
+    for (size_t i = 0; i < capture->described_count; i++) {
+        struct described *described = &capture->described[i];
+        if (described->copy >= 0 && described->inode == inode &&
+            CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, described->description)->kind == KIND_SOCKET)
+            return described;
     }
     return NULL;
 }
 
-/* A peer is an inode until every descriptor is known; then it becomes a description. */
-struct bunshin_error *socket_connect_unix(struct capture *capture, const struct image_description *record, struct image_socket *socket) {
-    int32_t peer = IMAGE_NONE;
-    for (size_t i = 0; i < capture->described_count; i++)
-        if (capture->described[i].copy >= 0 && capture->described[i].inode == (uint64_t)(uint32_t)socket->peer) {
-            const struct image_description *other =
-                CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, capture->described[i].description);
-            if (other->kind == KIND_SOCKET)
-                peer = capture->described[i].description;
+static struct image_socket *socket_of(struct capture *capture, int32_t description) {
+    const struct image_description *record = CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, description);
+    struct image_socket *socket = record->kind == KIND_SOCKET ? CAPTURE_AT(capture, TABLE_SOCKET, struct image_socket, record->object) : NULL;
+    return socket && socket->domain == AF_UNIX ? socket : NULL;
+}
+
+static struct bunshin_error *refuse(struct capture *capture, int32_t description, const char *reason) {
+    const struct image_description *record = CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, description);
+    const struct frozen_process *process = freeze_find(capture->frozen, record->holder);
+    return bunshin_error_unsupported(record->holder, process ? process->stat.comm : "?", record->holder_fd, "%s", reason);
+}
+
+/* Who holds the other end is who made the connection, as far as anybody can tell before it is accepted. */
+static struct bunshin_error *guess_credentials(struct capture *capture, int32_t client, struct image_credentials *ret) {
+    const struct image_description *record = CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, client);
+    for (int32_t i = 0; i < CAPTURE_COUNT(capture, TABLE_PROCESS, struct image_process); i++) {
+        const struct image_process *process = CAPTURE_AT(capture, TABLE_PROCESS, struct image_process, i);
+        if (process->pid == record->holder) {
+            *ret = (struct image_credentials){.pid = process->pid, .uid = process->uid[1], .gid = process->gid[1], .groups = process->groups};
+            return NULL;
         }
-    if (peer == IMAGE_NONE) {
-        const struct frozen_process *process = freeze_find(capture->frozen, record->holder);
-        return bunshin_error_unsupported(record->holder, process ? process->stat.comm : "?", record->holder_fd,
-                                         "a unix socket whose other end nobody in the workspace holds");
     }
-    socket->peer = peer;
     return NULL;
 }
 
-/* ---- rebuild ---- */
-
-struct bunshin_error *socket_bind_unix(struct rebuild *rebuild, const struct image_socket *record, int fd) {
-    const struct sockaddr_un *address = (const void *)IMAGE_HEAP(rebuild->image, record->name);
-    socklen_t length = (socklen_t)record->name.size;
-    if (length <= offsetof(struct sockaddr_un, sun_path))
-        return NULL;
-    if (record->named)
-        unlink(address->sun_path); /* the file of the sealed socket: this one takes its place */
-    if (bind(fd, (const struct sockaddr *)address, length) != 0)
-        return bunshin_error_os("cannot bind a unix socket to %.100s", record->named ? address->sun_path : "its abstract name");
-    if (record->named == 1 &&
-        (chmod(address->sun_path, record->mode) != 0 || lchown(address->sun_path, record->uid, record->gid) != 0))
-        return bunshin_error_os("cannot set the mode of %.100s", address->sun_path);
-    if (record->named == 2)
-        unlink(address->sun_path);
-    return NULL;
-}
-
-static bool has_name(const struct image_socket *socket) {
-    return socket && socket->name.size > offsetof(struct sockaddr_un, sun_path);
-}
-
-/* Whether a socket has the name of a listener: then it is an end that was accepted there. */
-static bool is_accepted(const struct rebuild *rebuild, const struct image_socket *socket) {
-    for (size_t i = 0; i < rebuild->image->table[TABLE_SOCKET].count; i++) {
-        const struct image_socket *other = IMAGE_SOCKET(rebuild->image, i);
-        if (other->state == SOCKET_LISTENING && other->domain == AF_UNIX && other->name.size == socket->name.size &&
-            !memcmp(IMAGE_HEAP(rebuild->image, other->name), IMAGE_HEAP(rebuild->image, socket->name), socket->name.size))
-            return true;
-    }
-    return false;
-}
-
-/* Which of two connected ends is the server's. A client may have bound a name of its own. */
-static bool serves(const struct rebuild *rebuild, const struct image_socket *one, const struct image_socket *other) {
-    if (!has_name(one) || !has_name(other))
-        return has_name(one);
-    if (is_accepted(rebuild, one) != is_accepted(rebuild, other))
-        return is_accepted(rebuild, one);
-    return one->inode > other->inode; /* the listener is gone: the accepted end was made after the client's */
-}
-
-/*
- * A connection: through a listener of the right name where one end has a name, so that both ends see the addresses they
- * saw before; else a plain pair.
- */
-struct bunshin_error *socket_pair_unix(struct rebuild *rebuild, const struct image_socket *one, const struct image_socket *other, int ret[2]) {
-    if ((!has_name(one) && !has_name(other)) || one->type == SOCK_DGRAM) {
-        if (socketpair(AF_UNIX, one->type | SOCK_CLOEXEC, 0, ret) != 0)
-            return bunshin_error_os("cannot make a socket pair");
-        return NULL;
-    }
-    bool one_serves = serves(rebuild, one, other);
-    const struct image_socket *server = one_serves ? one : other, *client = one_serves ? other : one;
-    const struct sockaddr_un *name = (const void *)IMAGE_HEAP(rebuild->image, server->name);
-    int listener = socket(AF_UNIX, one->type | SOCK_CLOEXEC, 0), ends[2] = {-1, -1};
+static struct bunshin_error *connect_pending(struct capture *capture, int32_t listener) {
+    struct span clients = socket_of(capture, listener)->pending;
+    size_t count = clients.size / sizeof(uint32_t);
+    struct buffer list = {0};
     struct bunshin_error *error = NULL;
-    /* The real listener may hold the name: its file steps aside for the moment. */
-    char aside[140] = "";
-    if (server->named) {
-        snprintf(aside, sizeof aside, "%s.bunshin", name->sun_path);
-        if (rename(name->sun_path, aside) != 0)
-            aside[0] = '\0';
+    for (size_t i = 0; !error && i < count; i++) {
+        uint32_t inode;
+        memcpy(&inode, capture->table[TABLE_HEAP].data + clients.offset + i * sizeof inode, sizeof inode);
+        const struct described *described = inode ? find_inode(capture, inode) : NULL;
+        struct image_pending pending = {.client = described ? described->description : IMAGE_NONE};
+        struct image_socket *client = described ? socket_of(capture, described->description) : NULL;
+        if (!client || client->sent_memory || client->shut)
+            error = refuse(capture, listener, "a unix listener with a connection not accepted yet whose client has written already, or gone");
+        if (error)
+            break;
+        client->state = SOCKET_UNACCEPTED;
+        error = guess_credentials(capture, described->description, &pending.credentials);
+        if (!error)
+            error = buffer_append(&list, &pending, sizeof pending);
     }
-    bool bound = bind(listener, (const struct sockaddr *)name, (socklen_t)server->name.size) == 0;
-    if (!bound && !server->named) { /* an abstract name whose listener lives: connect through that one, below */
-        close(listener);
-        if (socketpair(AF_UNIX, one->type | SOCK_CLOEXEC, 0, ret) != 0)
-            return bunshin_error_os("cannot make a socket pair");
-        return NULL;
-    }
-    if (!bound || listen(listener, 1) != 0)
-        error = bunshin_error_os("cannot make a connection to %.100s again", name->sun_path);
-    if (!error && (ends[0] = socket(AF_UNIX, one->type | SOCK_CLOEXEC, 0)) < 0)
-        error = bunshin_error_os("cannot make a socket");
-    if (!error && client)
-        error = socket_bind_unix(rebuild, client, ends[0]);
-    if (!error && connect(ends[0], (const struct sockaddr *)name, (socklen_t)server->name.size) != 0)
-        error = bunshin_error_os("cannot connect to %.100s again", name->sun_path);
-    if (!error && (ends[1] = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) < 0)
-        error = bunshin_error_os("cannot accept a connection again");
-    close(listener);
-    if (server->named) {
-        unlink(name->sun_path);
-        if (*aside)
-            (void)rename(aside, name->sun_path);
-    }
-    ret[one_serves] = ends[0];
-    ret[!one_serves] = ends[1];
+    struct span span = {0};
+    if (!error)
+        error = capture_heap(capture, list.data, list.size, &span);
+    buffer_deinit(&list);
+    if (!error)
+        socket_of(capture, listener)->pending = span;
     return error;
 }
 
+struct bunshin_error *socket_connect_unix(struct capture *capture) {
+    int32_t count = CAPTURE_COUNT(capture, TABLE_DESCRIPTION, struct image_description);
+    for (int32_t i = 0; i < count; i++) {
+        struct image_socket *socket = socket_of(capture, i);
+        if (socket && socket->state == SOCKET_LISTENING && socket->pending.size)
+            TRY(connect_pending(capture, i));
+        if (!socket || socket->state != SOCKET_CONNECTED)
+            continue;
+        const struct described *peer = find_inode(capture, (uint32_t)socket->peer);
+        if (!peer || !socket_of(capture, peer->description))
+            return refuse(capture, i, "a unix socket whose other end nobody in the workspace holds");
+        socket->peer = peer->description;
+    }
+    for (int32_t i = 0; i < count; i++) {
+        const struct image_socket *socket = socket_of(capture, i);
+        if (socket && socket->state == SOCKET_ORPHAN && socket->type != SOCK_DGRAM && socket->shut != 3)
+            return refuse(capture, i, "a unix socket whose other end nobody in the workspace holds");
+    }
+    return NULL;
+}

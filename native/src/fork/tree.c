@@ -37,6 +37,8 @@ static bool is_thread(const struct image_header *image, pid_t tid) {
     return false;
 }
 
+bool tree_has(const struct rebuild *rebuild, pid_t pid) { return pid == 1 || (rebuild->births && births_find(rebuild->births, pid)); }
+
 /* Pids that nobody has, for those that live a moment. */
 static void choose_between(const struct image_header *image, struct births *births) {
     pid_t spare = 30000;
@@ -77,7 +79,7 @@ static struct bunshin_error *plan_births(const struct rebuild *rebuild, struct b
 
 static void stub(struct rebuild *rebuild, const struct births *births, const struct birth *self) __attribute__((noreturn));
 
-static pid_t clone_with_pid(pid_t pid, uint64_t flags, int exit_signal) {
+pid_t tree_clone(pid_t pid, uint64_t flags, int exit_signal) {
     struct clone_args arguments = {.flags = flags,
                                    .exit_signal = (uint64_t)exit_signal,
                                    .set_tid = (uint64_t)(uintptr_t)&pid,
@@ -85,11 +87,13 @@ static pid_t clone_with_pid(pid_t pid, uint64_t flags, int exit_signal) {
     return (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
 }
 
+static uint64_t tables(const struct rebuild *rebuild) { return rebuild->one_table ? CLONE_FILES : 0; }
+
 static pid_t through_another(struct rebuild *rebuild, const struct births *births, const struct birth *child) {
-    pid_t pid = clone_with_pid(child->between, 0, 0);
+    pid_t pid = tree_clone(child->between, tables(rebuild), 0);
     if (pid)
         return pid;
-    pid = clone_with_pid(child->pid, 0, SIGCHLD);
+    pid = tree_clone(child->pid, tables(rebuild), SIGCHLD);
     if (pid == 0)
         stub(rebuild, births, child);
     if (pid < 0)
@@ -113,9 +117,9 @@ static int give_birth(struct rebuild *rebuild, const struct births *births, pid_
         const struct image_process *process = child->process == IMAGE_NONE ? NULL : IMAGE_PROCESS(rebuild->image, child->process);
         pid_t pid;
         if (child->way == BIRTH_SIBLING)
-            pid = clone_with_pid(child->pid, CLONE_PARENT, 0);
+            pid = tree_clone(child->pid, tables(rebuild) | CLONE_PARENT, 0);
         else if (child->way == BIRTH_CHILD) /* a helper's end must not be heard by a parent that it never had */
-            pid = clone_with_pid(child->pid, 0, !process ? (child->parent == 1 ? SIGCHLD : 0) : process->exit_signal >= 0 ? process->exit_signal : SIGCHLD);
+            pid = tree_clone(child->pid, tables(rebuild), !process ? (child->parent == 1 ? SIGCHLD : 0) : process->exit_signal >= 0 ? process->exit_signal : SIGCHLD);
         else if ((pid = through_another(rebuild, births, child)) > 0) {
             int status = 0;
             if (child->way == BIRTH_ORPHAN && (waitpid(pid, &status, __WALL) != pid || status))
@@ -275,6 +279,8 @@ static void stub(struct rebuild *rebuild, const struct births *births, const str
     enum stage grouped = births->movers ? STAGE_MOVED : STAGE_GROUPED;
     if (births->movers)
         meet_arrive(rebuild, STAGE_MOVED);
+    if (rebuild->one_table && (failed = socket_run_errands(rebuild, self->pid)))
+        meet_fail(rebuild, self->pid, STEP_SOCKET, failed, "");
     if (!process) {
         meet_wait(rebuild, grouped);
         meet_arrive(rebuild, STAGE_READY);
@@ -351,6 +357,12 @@ struct bunshin_error *tree_rebuild(struct rebuild *rebuild) {
     }
     if (!error) {
         meet_let_pass(rebuild, STAGE_MOVED);
+        rebuild->births = &births;
+        if (rebuild->one_table)
+            error = socket_rebuild_later(rebuild);
+        rebuild->births = NULL;
+    }
+    if (!error) {
         error = meet_await(rebuild, STAGE_READY, total, deadline);
     }
     for (size_t i = 0; !error && i < births.count; i++)

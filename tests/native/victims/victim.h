@@ -9,6 +9,7 @@
  *
  * The files lie in the directory VICTIM, named absolutely: a victim may go where it likes.
  */
+#pragma once
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

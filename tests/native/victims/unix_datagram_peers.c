@@ -1,0 +1,63 @@
+/* Datagram sockets whose peer was closed, was never named, looks elsewhere, or was taken back; and names that the kernel picked. */
+#include "letters.h"
+
+int main(void) {
+    int to_dead = (int)must(socket(AF_UNIX, SOCK_DGRAM, 0)), dead = bound(SOCK_DGRAM, "/tmp/victim-dead-peer");
+    must(dial(to_dead, "/tmp/victim-dead-peer"));
+    close(dead);
+    int widow[2], turned[2], target = bound(SOCK_DGRAM, "@victim target"), left[2];
+    must(socketpair(AF_UNIX, SOCK_DGRAM, 0, widow));
+    must(write(widow[1], "last words", 10));
+    close(widow[1]);
+    must(socketpair(AF_UNIX, SOCK_DGRAM, 0, turned));
+    must(dial(turned[1], "@victim target"));
+    must(socketpair(AF_UNIX, SOCK_DGRAM, 0, left));
+    must(connect(left[0], &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr)));
+    int picked = (int)must(socket(AF_UNIX, SOCK_DGRAM, 0)), on = 1;
+    must(setsockopt(picked, SOL_SOCKET, SO_PASSCRED, &on, sizeof on));
+    must(dial(picked, "@victim target"));
+    struct sockaddr_un name, again;
+    socklen_t length = sizeof name, length_again = sizeof again;
+    must(getsockname(picked, (struct sockaddr *)&name, &length));
+    expect(length == sizeof(sa_family_t) + 6, "the kernel picked no name");
+    must(write(picked, "hello", 5));
+    int one = bound(SOCK_DGRAM, "/tmp/victim-one"), two = bound(SOCK_DGRAM, "/tmp/victim-two");
+    must(dial(one, "/tmp/victim-two"));
+    must(dial(two, "/tmp/victim-one"));
+    must(write(one, "to two", 6));
+    must(write(two, "to one", 6));
+    int self = bound(SOCK_DGRAM, "@victim self");
+    must(dial(self, "@victim self"));
+    must(write(self, "me", 2));
+    ready();
+    go();
+    length_again = sizeof again;
+    must(getpeername(to_dead, (struct sockaddr *)&again, &length_again));
+    expect(!strcmp(again.sun_path, "/tmp/victim-dead-peer"), "the dead peer is called %s", again.sun_path);
+    expect(write(to_dead, "x", 1) == -1 && errno == ECONNREFUSED, "the first write");
+    expect(write(to_dead, "x", 1) == -1 && errno == ENOTCONN, "the second write");
+    expect_text(widow[0], "last words");
+    expect(write(widow[0], "x", 1) == -1 && errno == ECONNREFUSED, "the widow's write");
+    must(write(turned[1], "turned", 6));
+    expect(write(turned[0], "x", 1) == -1 && errno == EPERM, "the turned one still takes");
+    must(write(left[1], "to you", 6));
+    expect_text(left[0], "to you");
+    expect(write(left[0], "x", 1) == -1 && errno == ENOTCONN, "the other way");
+    length_again = sizeof again;
+    must(getsockname(picked, (struct sockaddr *)&again, &length_again));
+    expect(length_again == length && !memcmp(&again, &name, length), "the picked name has changed");
+    struct letter letter = fetch(target);
+    expect(!strcmp(letter.text, "hello") && letter.address_size == length && !memcmp(&letter.address, &name, length), "from the picked name");
+    letter = fetch(target);
+    expect(!strcmp(letter.text, "turned") && letter.address_size == 0, "%s, from a name of %u bytes", letter.text, letter.address_size);
+    must(sendto(target, "back", 4, 0, (struct sockaddr *)&name, length));
+    expect_text(picked, "back");
+    expect_text(one, "to one");
+    expect_text(two, "to two");
+    must(write(one, "on", 2));
+    expect_text(two, "on");
+    expect_text(self, "me");
+    must(write(self, "me again", 8));
+    expect_text(self, "me again");
+    ok();
+}
