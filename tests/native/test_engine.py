@@ -235,13 +235,26 @@ HOLDERS = {
         True,
     ),
     "netlink socket": (
-        "import socket; s = socket.socket(16, socket.SOCK_RAW, 0); fd = s.fileno()",
-        "a socket of family 16",
+        "import socket, struct; s = socket.socket(16, socket.SOCK_RAW, 0); fd = s.fileno()\n"
+        "s.send(struct.pack('IHHIIBxxx', 20, 18, 0x301, 1, 0, 0))",
+        "a netlink socket with messages not read yet",
         True,
     ),
-    "packet of descriptors": (
-        "import socket, os; a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [0]); fd = b.fileno()",
-        "a unix socket with descriptors in its queue",
+    "descriptor on its way": (
+        "import ctypes, socket, os; a, b = socket.socketpair(); sent = ctypes.CDLL(None).syscall(323, 1)\n"
+        "if sent >= 0: socket.send_fds(a, [b'x'], [sent]); os.close(sent)\n"
+        "fd = b.fileno() if sent >= 0 else -1",
+        "a userfaultfd, on its way in this unix socket",
+        True,
+    ),
+    "packet socket": (
+        "import socket\ntry: s = socket.socket(17, socket.SOCK_RAW, 0); fd = s.fileno()\nexcept OSError: fd = -1",
+        "a packet socket",
+        True,
+    ),
+    "cryptography socket": (
+        "import socket\ntry: s = socket.socket(38, socket.SOCK_SEQPACKET, 0); fd = s.fileno()\nexcept OSError: fd = -1",
+        "a socket of the kernel's cryptography",
         True,
     ),
 }
