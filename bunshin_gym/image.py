@@ -36,8 +36,11 @@ _ETC = [
     "protocols", "python3", "python3.11", "python3.12", "python3.13", "redhat-release", "rpc", "sensors3.conf",
     "services", "sgml", "shells", "skel", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone", "vim", "wgetrc",
     "X11", "xdg", "xml", "xattr.conf", "gtk-2.0", "gtk-3.0", "gdb", "glvnd", "netconfig", "ethertypes", "R", "texmf",
-    "emacs",
+    "emacs", "chromium", "chromium.d", "dconf",
 ]  # fmt: skip
+
+# Elsewhere: what programs would make anew at every start where it is missing.
+_CACHES = ["/var/cache/fontconfig"]
 
 _SKELETON = [
     ("dev", 0o755), ("proc", 0o555), ("sys", 0o555), ("run", 0o755), ("run/bunshin", 0o755), ("run/lock", 0o1777),
@@ -235,6 +238,7 @@ def _etc_state() -> Iterator[str]:
     """What the skeleton depends on: every entry that is copied, with its time, size and kind."""
     yield str(_SKELETON)
     pending = [Path("/etc", name) for name in (*_ETC, "passwd", "group")] + [Path("/", name) for name in _ROOT_LINKS]
+    pending += map(Path, _CACHES)
     while pending:
         path = pending.pop()
         try:
@@ -264,6 +268,8 @@ def _make_skeleton(root: Path) -> None:
     etc = root / "etc"
     for name in _ETC:
         _copy(Path("/etc", name), etc / name)
+    for path in _CACHES:
+        _copy(Path(path), root / path.lstrip("/"))
     (etc / "hosts").write_text("127.0.0.1 localhost bunshin\n::1 localhost ip6-localhost\n")
     (etc / "hostname").write_text("bunshin\n")
     (etc / "resolv.conf").write_text("")

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <linux/audit.h>
+#include <linux/capability.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/syscall.h>
 
 #include "arch/x86_64.h"
@@ -34,14 +36,14 @@ static const int refused[] = {
 #define ERRNO(value) (SECCOMP_RET_ERRNO | (value))
 
 /* Where a decision leads: jumps are written with these, and set to distances once the places are known. */
-enum target { TARGET_ALLOW, TARGET_REFUSED, TARGET_UNKNOWN, TARGET_FLAGS, TARGET_COUNT };
+enum target { TARGET_ALLOW, TARGET_REFUSED, TARGET_UNKNOWN, TARGET_FLAGS, TARGET_GROUPS, TARGET_COUNT };
 
 struct ruled {
     uint32_t number;
     enum target target;
 };
 
-static struct sock_filter program[REFUSED * 2 + 32];
+static struct sock_filter program[REFUSED * 2 + 32], setting_groups[REFUSED * 2 + 32];
 static struct {
     size_t at;
     enum target target;
@@ -76,6 +78,7 @@ static size_t list_ruled(struct ruled *ret) {
     ret[count++] = (struct ruled){SYS_clone3, TARGET_UNKNOWN};
     ret[count++] = (struct ruled){SYS_unshare, TARGET_FLAGS};
     ret[count++] = (struct ruled){SYS_clone, TARGET_FLAGS};
+    ret[count++] = (struct ruled){SYS_setgroups, TARGET_GROUPS};
     for (size_t i = 1; i < count; i++)
         for (size_t j = i; j && ret[j].number < ret[j - 1].number; j--) {
             struct ruled swap = ret[j];
@@ -87,7 +90,7 @@ static size_t list_ruled(struct ruled *ret) {
 
 /* Called first from a single thread (pid 1 at start); later calls find it built. */
 static void build(void) {
-    struct ruled ruled[REFUSED + 3];
+    struct ruled ruled[REFUSED + 4];
     size_t place[TARGET_COUNT];
     add((struct sock_filter)LOAD(arch));
     add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH_AUDIT, 1, 0));
@@ -107,19 +110,25 @@ static void build(void) {
     add((struct sock_filter)RETURN(SECCOMP_RET_ALLOW));
     place[TARGET_UNKNOWN] = length;
     add((struct sock_filter)RETURN(ERRNO(ENOSYS)));
+    /* Programs that find themselves to be root set their supplementary groups, and some (xterm) end where that fails. Without
+     * CAP_SETGID the call cannot change anything here: it does nothing, successfully. */
+    place[TARGET_GROUPS] = length;
+    add((struct sock_filter)RETURN(ERRNO(0)));
     for (size_t i = 0; i < jump_count; i++) {
         program[jumps[i].at].jt = (uint8_t)(place[jumps[i].target] - jumps[i].at - 1);
         program[jumps[i].at].jf = (uint8_t)(place[TARGET_ALLOW] - jumps[i].at - 1);
     }
+    memcpy(setting_groups, program, sizeof program);
+    setting_groups[place[TARGET_GROUPS]] = (struct sock_filter)RETURN(SECCOMP_RET_ALLOW);
 }
 
-const struct sock_filter *confine_filter(void) {
+const struct sock_filter *confine_filter(uint64_t bounding) {
     if (!length)
         build();
-    return program;
+    return bounding >> CAP_SETGID & 1 ? setting_groups : program;
 }
 
 size_t confine_filter_length(void) {
-    (void)confine_filter();
+    (void)confine_filter(0);
     return length;
 }

@@ -78,7 +78,7 @@ void enter_restorer(struct rebuild *rebuild, const struct image_process *process
     uint64_t groups = threads + sizeof(struct restorer_thread) * (uint64_t)process->thread_count;
     memcpy((void *)groups, IMAGE_HEAP(image, process->groups), process->groups.size);
     uint64_t filter = (groups + process->groups.size + 15) & ~15ull;
-    memcpy((void *)filter, confine_filter(), filter_size);
+    memcpy((void *)filter, confine_filter(process->capabilities[3]), filter_size);
     at += code + data;
     /* The control page is shared memory: moved, not copied. */
     uint64_t control_at = at;

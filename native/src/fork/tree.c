@@ -339,7 +339,7 @@ struct bunshin_error *tree_rebuild(struct rebuild *rebuild) {
         parked += (uint32_t)IMAGE_PROCESS(image, i)->leader_gone; /* it says so when it leaves */
     for (int stage = 0; stage < STAGE_COUNT; stage++)
         rebuild->control->wanted[stage] = stage == STAGE_PARKED ? parked : total;
-    (void)confine_filter(); /* built once, here, and not in every stub */
+    (void)confine_filter(0); /* built once, here, and not in every stub */
     int failed = give_birth(rebuild, &births, 1, true, -1);
     if (!failed)
         failed = give_birth(rebuild, &births, 1, false, -1);

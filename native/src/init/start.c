@@ -28,7 +28,10 @@ int start_confine(uint64_t capabilities) {
     };
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return -1;
-    struct sock_fprog filter = {.len = (unsigned short)confine_filter_length(), .filter = (struct sock_filter *)confine_filter()};
+    struct sock_fprog filter = {
+        .len = (unsigned short)confine_filter_length(),
+        .filter = (struct sock_filter *)confine_filter(capabilities),
+    };
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) != 0)
         return -1;
     return (int)syscall(SYS_capset, &header, data);
