@@ -13,7 +13,7 @@ from gymnasium.utils.env_checker import check_env
 
 import bunshin_gym
 
-IDS = ("bunshin/Shell-v0", "bunshin/Tools-v0")
+IDS = ("bunshin/Shell-v0", "bunshin/Tools-v0", "bunshin/Desktop-v0")
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ from bunshin_gym.spaces import UnicodeText
 from bunshin_gym.stats import Stats
 from bunshin_gym.task import PLAYGROUND, Task, Taskset
 from bunshin_gym.worker import Worker
-from bunshin_gym.workspace import WorkspaceSpec
+from bunshin_gym.workspace import Workspace, WorkspaceSpec
 
 __all__ = ["EnvState", "ShellEnv", "ToolsEnv", "WorkspaceEnv", "tasks_of"]
 
@@ -36,7 +36,9 @@ _SPEC_FIELDS = {f.name for f in fields(WorkspaceSpec)} - {"engine", "call_timeou
 _SPEC_DEFAULTS: dict[str, Any] = {"separate_stderr": False, "output_limit": 1 << 16}
 
 
-def tasks_of(task: str | Task | None, taskset: str | Taskset | Iterable[Task] | None) -> Taskset:
+def tasks_of(
+    task: str | Task | None, taskset: str | Taskset | Iterable[Task] | None, playground: Task = PLAYGROUND
+) -> Taskset:
     """What `task` and `taskset` stand for: a task of a set, one that is shipped, a whole set, or the playground."""
     if isinstance(task, Task):
         return Taskset([task], task.name)
@@ -46,7 +48,7 @@ def tasks_of(task: str | Task | None, taskset: str | Taskset | Iterable[Task] | 
         taskset = Taskset(taskset)
     if isinstance(task, str):
         return Taskset([taskset[task]], task) if taskset is not None else Taskset.load(task)
-    return taskset if taskset is not None else Taskset([PLAYGROUND], PLAYGROUND.name)
+    return taskset if taskset is not None else Taskset([playground], playground.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +65,7 @@ class EnvState:
         self.place.release()
 
 
-class WorkspaceEnv(gym.Env[str, str]):
+class WorkspaceEnv(gym.Env[Any, str]):
     """Text in, text out.
 
     Args:
@@ -81,6 +83,7 @@ class WorkspaceEnv(gym.Env[str, str]):
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # type: ignore[misc]
     interface: ClassVar[Interface] = SHELL_INTERFACE
+    playground: ClassVar[Task] = PLAYGROUND
 
     def __init__(
         self,
@@ -102,7 +105,7 @@ class WorkspaceEnv(gym.Env[str, str]):
         for name in spec:
             if name not in _SPEC_FIELDS:
                 raise TypeError(f"{type(self).__name__} got an unexpected keyword argument {name!r}")
-        self.tasks = tasks_of(task, taskset)
+        self.tasks = tasks_of(task, taskset, self.playground)
         self.workspace_spec = WorkspaceSpec(engine=engine, **(_SPEC_DEFAULTS | spec))
         self.render_mode = render_mode
         self.step_timeout = step_timeout
@@ -117,7 +120,7 @@ class WorkspaceEnv(gym.Env[str, str]):
 
     # -- the Gymnasium interface
 
-    def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode. `options={"task": name}` picks the task; otherwise it is drawn.
 
         Raises EngineUnavailable, ImageError, TaskError or WorkspaceError where the task's workspace cannot be prepared.
@@ -128,7 +131,7 @@ class WorkspaceEnv(gym.Env[str, str]):
         if self._episode is not None:
             self._episode.close()
             self._episode = None
-        rollout = self._executor.open(task.name, lambda: task.prepare(self.workspace_spec))
+        rollout = self._executor.open(task.name, lambda: self._prepare(task))
         self._episode = self._make_episode(task, rollout)
         return task.instruction, {"task": task.name}
 
@@ -223,6 +226,9 @@ class WorkspaceEnv(gym.Env[str, str]):
         child.spec = self.spec
         child.restore_state(state)
         return child
+
+    def _prepare(self, task: Task) -> Workspace:
+        return task.prepare(self.workspace_spec)
 
     def _make_episode(self, task: Task, rollout: Rollout, progress: Progress | None = None) -> Episode:
         return Episode(self._executor, self.interface, task, rollout, progress, transcribe=self.render_mode is not None)

@@ -39,7 +39,7 @@ _log = logging.getLogger("bunshin_gym")
 class Transition(NamedTuple):
     """What a step gives, in Gymnasium's order."""
 
-    observation: str
+    observation: Any  # text, until an environment puts a picture in its place
     reward: float
     terminated: bool
     truncated: bool
@@ -181,7 +181,7 @@ class Episode:
         # Closing takes as long as the engine needs to end what runs: not the time of whoever waits for this step.
         threading.Thread(target=self.close, name="bunshin-abandon", daemon=True).start()
         progress = replace(self.progress, over=True, transcript=self._transcript(action, transition))
-        rest = Episode(
+        rest = type(self)(
             self.executor, self.interface, self.task, Rollout(self.rollout.node), progress, transcribe=self.transcribe
         )
         return rest, transition

@@ -9,6 +9,7 @@ __all__ = ["register_all"]
 _IDS = {
     "bunshin/Shell-v0": ("bunshin_gym.env:ShellEnv", "bunshin_gym.vector:BunshinVectorEnv"),
     "bunshin/Tools-v0": ("bunshin_gym.env:ToolsEnv", "bunshin_gym.vector:ToolsVectorEnv"),
+    "bunshin/Desktop-v0": ("bunshin_gym.desktop.env:DesktopEnv", "bunshin_gym.desktop.vector:DesktopVectorEnv"),
 }
 
 

@@ -63,10 +63,15 @@ class Task:
             spec = replace(spec, image=self.image() if callable(self.image) else self.image)
         return spec
 
-    def prepare(self, base: WorkspaceSpec) -> Workspace:
-        """A workspace in which the task can begin. Raises TaskError where the set-up fails, and as Workspace does."""
+    def prepare(self, base: WorkspaceSpec, first: Callable[[Workspace], None] | None = None) -> Workspace:
+        """A workspace in which the task can begin; `first` is called with it before anything is put into it.
+
+        Raises TaskError where the set-up fails, and as Workspace and `first` do.
+        """
         workspace = Workspace(self.workspace_spec(base))
         try:
+            if first is not None:
+                first(workspace)
             for path, content in self.files.items():
                 workspace.write_file(path, content)
             for command in self.setup:
@@ -99,13 +104,16 @@ class Taskset(Sequence[Task]):
 
     @classmethod
     def load(cls, name: str = "basic") -> Taskset:
-        """The shipped tasks: "basic" is all of them, the name of a task that one alone. Raises TaskError."""
+        """The shipped tasks: "basic" is those that a shell is enough for, "desktop" those for a desktop; the name of a
+        task is that one alone. Raises TaskError.
+        """
         if name == PLAYGROUND.name:
             return cls([PLAYGROUND], name)
-        shipped = list(_shipped())
-        tasks = shipped if name == "basic" else [task for task in shipped if task.name == name]
+        sets = _shipped()
+        every = [task for tasks in sets.values() for task in tasks]
+        tasks = sets[name] if name in sets else [task for task in every if task.name == name]
         if not tasks:
-            known = ", ".join(["basic", PLAYGROUND.name, *(task.name for task in shipped)])
+            known = ", ".join([*sets, PLAYGROUND.name, *(task.name for task in every)])
             raise TaskError(f"there is no task or taskset {name!r}; there are {known}")
         return cls(tasks, name)
 
@@ -136,13 +144,18 @@ class Taskset(Sequence[Task]):
         return f"Taskset({', '.join(self._by_name)})"
 
 
-def _shipped() -> Iterator[Task]:
-    """The TASK of every module below `bunshin_gym.envs`, in the order of their names."""
+def _shipped() -> dict[str, list[Task]]:
+    """The tasks below `bunshin_gym.envs` by taskset: a module has one TASK, or TASKS that are a set of its name."""
     try:
         package = importlib.import_module("bunshin_gym.envs")
     except ModuleNotFoundError as error:
         raise TaskError(f"the shipped tasks are not installed: {error}") from None
-    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
-        task = getattr(importlib.import_module(f"bunshin_gym.envs.{module.name}"), "TASK", None)
+    sets: dict[str, list[Task]] = {"basic": []}
+    for found in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
+        module = importlib.import_module(f"bunshin_gym.envs.{found.name}")
+        task = getattr(module, "TASK", None)
         if isinstance(task, Task):
-            yield task
+            sets["basic"].append(task)
+        if hasattr(module, "TASKS"):
+            sets[found.name] = list(module.TASKS)
+    return sets

@@ -33,16 +33,16 @@ from bunshin_gym.stats import Stats
 from bunshin_gym.task import Task, Taskset
 from bunshin_gym.worker import Worker
 
-__all__ = ["BunshinVectorEnv", "ToolsVectorEnv"]
+__all__ = ["BunshinVectorEnv", "Slot", "ToolsVectorEnv"]
 
 T = TypeVar("T")
-Observations = tuple[str, ...]
+Observations = Any  # a tuple of text, but for environments whose observations can be batched
 Batch = tuple[Observations, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 
 _log = logging.getLogger("bunshin_gym")
 
 
-class _Slot:
+class Slot:
     """One of the n: an environment, its worker, what it showed last, and whether its next step is a reset."""
 
     def __init__(self, make: Callable[[], WorkspaceEnv], number: int) -> None:
@@ -51,7 +51,7 @@ class _Slot:
         self.env = make()
         self.worker = Worker(f"bunshin-env-{number}")
         self.steps = 0
-        self.observation = ""
+        self.observation: Any = ""
         self.fresh = False  # whether an episode has been begun
         self.over = False  # whether the last step ended it
         self.broken = ""  # why the last reset failed, if it did
@@ -66,7 +66,7 @@ class _Slot:
         self.worker = Worker(f"bunshin-env-{self.number}")
         _start_closing(old.close, "bunshin-close")
 
-    def begun(self, observation: str) -> None:
+    def begun(self, observation: Any) -> None:
         self.observation, self.fresh, self.over, self.broken, self.steps = observation, True, False, "", 0
 
 
@@ -83,6 +83,7 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
     """
 
     env_class: ClassVar[type[WorkspaceEnv]] = ShellEnv
+    caches: ClassVar[bool] = True  # whether calls may be answered from a cache
 
     def __init__(
         self,
@@ -109,17 +110,17 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.step_timeout = step_timeout
         self.render_mode = render_mode
-        self.metadata = WorkspaceEnv.metadata | {"autoreset_mode": self.autoreset_mode}
-        self._executor = Executor(cache=cache, share=share, group=num_envs)
+        self.metadata = self.env_class.metadata | {"autoreset_mode": self.autoreset_mode}
+        self._executor = Executor(cache=cache and self.caches, share=share, group=num_envs)
         self._executor.acquire()
-        tasks = tasks_of(task, taskset)
+        tasks = tasks_of(task, taskset, self.env_class.playground)
 
         def make() -> WorkspaceEnv:
             return self.env_class(
                 taskset=tasks, engine=engine, render_mode=render_mode, _executor=self._executor, **spec
             )
 
-        self._slots = [_Slot(make, i) for i in range(num_envs)]
+        self._slots = [Slot(make, i) for i in range(num_envs)]
         self.single_action_space = self._slots[0].env.action_space
         self.single_observation_space = self._slots[0].env.observation_space
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -165,7 +166,7 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
             infos = self._add_info(infos, info, i)
         if errors:
             raise errors[0]
-        return tuple(slot.observation for slot in self._slots), infos
+        return self._batch([slot.observation for slot in self._slots]), infos
 
     # -- step
 
@@ -216,24 +217,27 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
                 infos = self._add_info(infos, final, i)
             infos = self._add_info(infos, transition.info, i)
         return (
-            tuple(t.observation for t in transitions),
+            self._batch([t.observation for t in transitions]),
             np.array([t.reward for t in transitions], dtype=np.float64),
             np.array([t.terminated for t in transitions], dtype=np.bool_),
             np.array([t.truncated for t in transitions], dtype=np.bool_),
             infos,
         )
 
-    def _begin_step(self, slot: _Slot, action: str) -> tuple[Future[Any], bool, str]:
+    def _batch(self, observations: list[Any]) -> Any:
+        return tuple(observations)
+
+    def _begin_step(self, slot: Slot, action: str) -> tuple[Future[Any], bool, str]:
         if slot.broken:
             failed: Future[Any] = Future()
             failed.set_result(_failed_reset(slot.broken)._replace(truncated=True))
             return failed, False, action
         return slot.worker.submit(partial(slot.env.step, action)), False, action
 
-    def _begin_reset(self, slot: _Slot, action: str) -> tuple[Future[Any], bool, str]:
+    def _begin_reset(self, slot: Slot, action: str) -> tuple[Future[Any], bool, str]:
         return slot.worker.submit(slot.env.reset), True, action
 
-    def _finish(self, slot: _Slot, future: Future[Any], is_reset: bool, action: str) -> Transition:
+    def _finish(self, slot: Slot, future: Future[Any], is_reset: bool, action: str) -> Transition:
         """What the step or reset of one slot gave, or what it gives because it is overdue or failed."""
         wait([future], None if self._deadline is None else max(0.0, self._deadline - time.monotonic()))
         if not future.done():
@@ -254,7 +258,7 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         slot.observation = transition.observation
         return transition
 
-    def _overdue(self, slot: _Slot, is_reset: bool, action: str) -> Transition:
+    def _overdue(self, slot: Slot, is_reset: bool, action: str) -> Transition:
         if is_reset:
             slot.replace()
             return self._break(slot, "the reset did not end in time")
@@ -263,13 +267,13 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         slot.worker = Worker(f"bunshin-env-{slot.number}")
         return transition
 
-    def _crash(self, slot: _Slot, error: BaseException) -> Transition:
+    def _crash(self, slot: Slot, error: BaseException) -> Transition:
         """A step raised: a fault of the program, since a workspace's troubles are results. The others go on."""
         _log.error("environment %d failed and is made anew", slot.number, exc_info=error)
         slot.replace()
         return _failure("[the environment failed: the episode ends]", "internal_error")._replace(truncated=True)
 
-    def _break(self, slot: _Slot, why: str) -> Transition:
+    def _break(self, slot: Slot, why: str) -> Transition:
         """An automatic reset failed: the next step ends at once, and the one after it tries again."""
         _log.warning("environment %d could not be reset: %s", slot.number, why)
         slot.broken, slot.over, slot.fresh, slot.steps = why, False, False, 0

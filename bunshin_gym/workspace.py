@@ -159,7 +159,7 @@ class Workspace:
         timeout = self.spec.call_timeout if timeout is None else timeout
         _check_timeout(timeout)
         with self._alone(str(call)):
-            return self._inner.call(call, timeout)
+            return self._inner.call(tools.lowered(call), timeout)
 
     def read_output(self, call_id: int) -> ToolResult:
         """What background jobs of an earlier call have written since it returned (or since this was last asked)."""

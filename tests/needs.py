@@ -71,6 +71,14 @@ _PROGRAMS: dict[str, str | None] = {
     "dbus-daemon": None,
     "curl": None,
     "openssl": None,
+    "Xvfb": "xvfb",
+    "openbox": None,
+    "xterm": None,
+    "mousepad": None,
+    "featherpad": None,
+    "mtpaint": None,
+    "pcmanfm": None,
+    "chromium": None,
 }
 
 

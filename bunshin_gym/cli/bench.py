@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 
+from bunshin_gym.bench.desktop import QUICK_DESKTOP, DesktopFigures, DesktopSizes, measure_desktop
 from bunshin_gym.bench.fork import QUICK, Figures, Sizes, measure
 from bunshin_gym.cli.terminal import Progress, megabytes, table
 
@@ -15,7 +16,9 @@ __all__ = ["arguments", "main"]
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "what", choices=["fork"], help="fork: one workspace, forked in every way, beside starting it anew"
+        "what",
+        choices=["fork", "desktop"],
+        help="fork: one workspace, forked in every way, beside starting it anew; desktop: the same for a live desktop",
     )
     parser.add_argument("--engine", default="native", help="the engine (native)")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
@@ -25,6 +28,43 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    return desktop(args) if args.what == "desktop" else fork(args)
+
+
+def desktop(args: argparse.Namespace) -> int:
+    """A live desktop."""
+    sizes = QUICK_DESKTOP if args.quick else DesktopSizes()
+    with Progress(quiet=args.json) as progress:
+        figures = measure_desktop(args.engine, sizes, on_part=progress.start, on_step=progress.advance)
+    print(json.dumps(figures.as_dict(), indent=2) if args.json else "\n".join(desktop_lines(figures)))
+    return 0 if figures.same == figures.forks else 1
+
+
+def desktop_lines(f: DesktopFigures) -> Iterable[str]:
+    """The figures as a table."""
+    yield f"the desktop: {', '.join(f.programs)}; {f.processes} processes, {f.threads} threads\n"
+    ms = "{:.1f} ms".format
+    rows = [
+        ("starting it anew", ms(f.start_ms), ""),
+        ("first snapshot", ms(f.seal_ms), f"holds {megabytes(f.seal_bytes)} MB"),
+        (
+            "fork of one child",
+            ms(f.fork_ms),
+            f"1/{1 / f.fork_to_start:.0f} of a start; 90 % within {ms(f.fork_p90_ms)}",
+        ),
+        ("shows the same picture", f"{f.same} of {f.forks}", "to the pixel, at once"),
+        (f"batch of {f.batch}, each", ms(f.batch_ms_each), ""),
+        ("second snapshot", ms(f.again_ms), f"copies {megabytes(f.again_copied)} MB"),
+        ("private memory, idle child", f"{megabytes(f.private)} MB", ""),
+        ("screenshot", ms(f.screenshot_ms), ""),
+        ("an action, settled", ms(f.action_ms), ""),
+    ]
+    yield table(("", "measured", ""), rows, left=(0, 2))
+    yield "\nstages of the second snapshot, ms: " + ", ".join(f"{name} {time:.2f}" for name, time in f.stages.items())
+
+
+def fork(args: argparse.Namespace) -> int:
+    """One workspace, in every way."""
     sizes = QUICK if args.quick else Sizes()
     sizes = replace(sizes, alive=args.alive or sizes.alive, churn=args.churn or sizes.churn)
     with Progress(quiet=args.json) as progress:

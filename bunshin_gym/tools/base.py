@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bunshin_gym.errors import InvalidToolCall
+from bunshin_gym.tools.call import ToolCall
 
 __all__ = ["Tool"]
 
@@ -28,7 +29,7 @@ class Tool:
     """One tool. `parameters` is a JSON schema of type object; `check` looks at what a schema cannot say.
 
     `binary` names the arguments that may hold NUL characters: all others end up as arguments of a system call, which
-    end at the first one.
+    end at the first one. `lower` is for tools that engines do not know: it gives the call that they run in its place.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Tool:
     parameters: Mapping[str, Any]
     check: Callable[[Mapping[str, Any]], str] | None = None
     binary: frozenset[str] = frozenset()
+    lower: Callable[[Mapping[str, Any]], ToolCall] | None = None
 
     def openai(self) -> dict[str, Any]:
         """The OpenAI function schema, a fresh object each time."""

@@ -11,8 +11,12 @@ from __future__ import annotations
 import re
 
 from bunshin_gym.tools.call import ToolCall, ToolResult
+from bunshin_gym.tools.computer import COMPUTER
+from bunshin_gym.tools.desktop import DESKTOP_TOOLS
 
 __all__ = ["agree", "cacheable"]
+
+_OF_A_DESKTOP = {*DESKTOP_TOOLS, COMPUTER.name}
 
 # Commands that read the clock, randomness, process numbers, the load of the machine, or the outside world; and those
 # that leave something running that changes the workspace on its own, so that its state depends on when one looks.
@@ -48,6 +52,8 @@ def cacheable(call: ToolCall) -> bool:
 
     After a call for which this is False the workspace belongs to its rollout alone: nothing below it is shared.
     """
+    if call.name in _OF_A_DESKTOP:  # its programs go on by themselves
+        return False
     if call.name in ("read_file", "write_file"):
         return not str(call.args.get("path", "")).startswith(("/proc", "/sys", "/dev"))
     if call.name == "python":

@@ -1,0 +1,95 @@
+"""What the desktop's tests share: a started desktop, a way to have programs on it, and forks that are closed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import needs
+from bunshin_gym.desktop import Desktop
+from bunshin_gym.workspace import Snapshot, Workspace
+
+SIZE = (800, 600)
+WINDOWS = {
+    "xterm": ("xterm -geometry 60x8+280+440", ("xterm",)),
+    "mousepad": ("mousepad", ("mousepad",)),
+    "pcmanfm": ("pcmanfm /work", ("pcmanfm",)),
+    "mtpaint": ("mtpaint", ("mtpaint 3", "settings toolbar")),
+    "featherpad": ("featherpad", ("featherpad",)),
+}
+
+
+def rest(desktop: Desktop) -> NDArray[np.uint8]:
+    """The screen once it is at rest: no program has run for a third of a second, so none has a short timer running."""
+    assert desktop.settle(0.3, 20.0), "the screen does not come to rest"
+    return desktop.screenshot()
+
+
+def difference(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> str:
+    """Where two screens differ; empty where they are equal to the pixel."""
+    rows, columns = np.nonzero((one != other).any(axis=2))
+    if not len(rows):
+        return ""
+    return f"{len(rows)} pixels from ({columns.min()}, {rows.min()}) to ({columns.max()}, {rows.max()})"
+
+
+def same(one: Desktop, other: Desktop, limit: float = 3.0) -> bool:
+    """Whether two screens are equal to the pixel, once both are at rest; cursors that blink are given time to agree."""
+    ends = time.monotonic() + limit
+    equal = not difference(rest(one), rest(other))
+    while not equal and time.monotonic() < ends:
+        equal = not difference(one.screenshot(), other.screenshot())
+    return equal
+
+
+def shows(desktop: Desktop, picture: NDArray[np.uint8], blinks: bool = False) -> bool:
+    """Whether the screen is equal to a picture as it is now; with `blinks`, at some moment of a blink of its cursor."""
+    ends = time.monotonic() + (1.5 if blinks else 0.0)
+    while difference(desktop.screenshot(), picture):
+        if time.monotonic() >= ends:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def launch(desktop: Desktop, program: str) -> None:
+    """Start one of the programs above. pcmanfm's start-up loses a message of its own now and then: then once more."""
+    needs.require(program)
+    command, windows = WINDOWS[program]
+    for last in (False, False, True):
+        try:
+            desktop.launch(command, *windows, limit=30.0 if last else 4.0)
+            return
+        except OSError:
+            if last:
+                raise
+            desktop.workspace.run(f"pkill -KILL -x {program}")
+
+
+@pytest.fixture
+def desktop() -> Iterator[Desktop]:
+    """A desktop without programs."""
+    for need in ("engine native", "Xvfb", "openbox"):
+        needs.require(need)
+    with Workspace(separate_stderr=False, call_timeout=60) as workspace:
+        yield Desktop.start(workspace, SIZE)
+
+
+@pytest.fixture
+def forked() -> Iterator[Callable[[Snapshot, int], list[Desktop]]]:
+    """Desktops forked from a snapshot, closed at the end of the test."""
+    with ExitStack() as stack:
+
+        def fork(snapshot: Snapshot, n: int) -> list[Desktop]:
+            children = snapshot.fork(n)
+            for child in children:
+                assert isinstance(child, Workspace), child
+                stack.callback(child.close)
+            return [Desktop(child) for child in children if isinstance(child, Workspace)]
+
+        yield fork
