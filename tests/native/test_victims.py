@@ -27,6 +27,7 @@ VICTIMS = play.all_victims()
 # Where a victim needs another workspace than the others.
 SPECS: dict[str, dict[str, Any]] = {
     "credentials": {"capabilities": "container"},
+    "capabilities_of_a_process": {"capabilities": "container"},
     "chroot_kept": {"capabilities": "container"},
 }
 
@@ -37,6 +38,9 @@ KNOWN_FAILURES_OF_ROOT: dict[str, str] = {}
 
 # Refused by name, for now: the words that the refusal must hold.
 REFUSED: dict[str, str] = {
+    "descriptor_table_shared": "a descriptor table in common with pid",
+    "directory_shared": "a working directory in common with pid",
+    "local_descriptor_table": "a local descriptor table",
     "memory_shared_by_clone": "memory in common with pid",
     "posix_message_notification": "a notification by the message queue victim-tells",
     "netlink_answer_unread": "a netlink socket with messages not read yet",

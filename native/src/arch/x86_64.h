@@ -73,6 +73,9 @@ static inline void arch_rewind_syscall(arch_registers *r) {
 
 /* What map the kernel puts the vdso at: arch_prctl(ARCH_MAP_VDSO_64). */
 #define ARCH_MAP_VDSO 0x2003
+#define ARCH_GET_CPUID 0x1011
+#define ARCH_SET_CPUID 0x1012
+#define ARCH_TLS_FIRST 12 /* the first of three entries for set_thread_area() */
 
 #define arch_trap() __asm__ volatile("int3")
 

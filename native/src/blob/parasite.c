@@ -9,9 +9,37 @@
 #include "blob/blob.h"
 #include "fork/blob_args.h"
 
+#ifndef PR_GET_MDWE
+#define PR_GET_MDWE 66
+#endif
+#ifndef PR_SCHED_CORE
+#define PR_SCHED_CORE 62
+#define PR_SCHED_CORE_GET 0
+#endif
+
 void blob_entry(struct parasite_args *args);
 
+static void ask_settings(struct parasite_args *args) {
+    struct image_settings *settings = &args->settings;
+    settings->timer_slack = (uint64_t)blob_call(SYS_prctl, PR_GET_TIMERSLACK);
+    blob_call(SYS_prctl, PR_GET_PDEATHSIG, &settings->parent_death_signal);
+    settings->securebits = (int32_t)blob_call(SYS_prctl, PR_GET_SECUREBITS);
+    blob_call(SYS_prctl, PR_GET_TSC, &settings->tsc);
+    settings->cpuid = (int32_t)blob_call(SYS_arch_prctl, ARCH_GET_CPUID);
+    for (int kind = 0; kind < 3; kind++)
+        settings->speculation[kind] = (int32_t)blob_call(SYS_prctl, PR_GET_SPECULATION_CTRL, kind);
+    args->core_cookie = 0;
+    blob_call(SYS_prctl, PR_SCHED_CORE, PR_SCHED_CORE_GET, 0, 0, &args->core_cookie);
+    args->segments = 0;
+    for (uint32_t entry = ARCH_TLS_FIRST; entry < ARCH_TLS_FIRST + 3; entry++) {
+        uint32_t segment[4] = {entry}; /* struct user_desc: number, base, limit, flags; empty: read_exec_only and not present */
+        if (blob_call(SYS_get_thread_area, segment) == 0 && (segment[1] || segment[2]))
+            args->segments |= 2;
+    }
+}
+
 static void ask_thread(struct parasite_args *args) {
+    ask_settings(args);
     long failed = blob_call(SYS_prctl, PR_GET_TID_ADDRESS, &args->tid_address);
     if (!failed)
         failed = blob_call(SYS_sigaltstack, 0, &args->stack);
@@ -34,11 +62,10 @@ static void ask_process(struct parasite_args *args) {
             args->failed = (int32_t)-failed;
         args->timer_overrun[i] = (int32_t)blob_call(SYS_timer_getoverrun, args->timer_id[i]);
     }
-    blob_call(SYS_prctl, PR_GET_PDEATHSIG, &args->parent_death_signal);
     blob_call(SYS_prctl, PR_GET_CHILD_SUBREAPER, &args->subreaper);
-    args->keep_capabilities = (int32_t)blob_call(SYS_prctl, PR_GET_KEEPCAPS);
     args->dumpable = (int32_t)blob_call(SYS_prctl, PR_GET_DUMPABLE);
     args->no_thp = (int32_t)blob_call(SYS_prctl, PR_GET_THP_DISABLE);
+    args->never_written_and_executed = (int32_t)blob_call(SYS_prctl, PR_GET_MDWE);
     args->brk = (uint64_t)blob_call(SYS_brk, 0);
 }
 
@@ -119,7 +146,9 @@ __attribute__((section(".text.entry"))) void blob_entry(struct parasite_args *ar
         if (args->task == PARASITE_PROCESS)
             ask_process(args);
         ask_thread(args);
-        args->timer_slack = (uint64_t)blob_call(SYS_prctl, PR_GET_TIMERSLACK);
+        uint64_t entry;
+        if (args->task == PARASITE_PROCESS && blob_call(SYS_modify_ldt, 0, &entry, sizeof entry) > 0)
+            args->segments |= 1;
     }
     for (;;)
         arch_trap();

@@ -17,6 +17,9 @@
 #include "fork/blob_args.h"
 
 #define PR_TIMER_CREATE_RESTORE_IDS 77
+#ifndef PR_SET_MDWE
+#define PR_SET_MDWE 65
+#endif
 #define SIGNAL_DEFAULT 0
 
 void blob_entry(struct restorer_args *args);
@@ -97,6 +100,28 @@ static void restore_memory(struct restorer_args *args, const struct image_proces
     layout.exe_fd = (uint32_t)(args->description_fd + process->executable);
     check(args, STEP_LAYOUT, blob_call(SYS_prctl, PR_SET_MM, PR_SET_MM_MAP, &layout, sizeof layout, 0), 0);
     blob_call(SYS_close_range, args->fd_base, ~0u, 0);
+}
+
+/* Those of other threads than main ones can only be opened now; a thread of another process may still be on its way. */
+static void open_thread_pidfds(struct restorer_args *args, const struct image_process *process) {
+    for (int32_t i = 0; i < process->descriptor_count; i++) {
+        const struct image_descriptor *descriptor = IMAGE_DESCRIPTOR(IMAGE(args), process->first_descriptor + i);
+        const struct image_description *record = IMAGE_DESCRIPTION(IMAGE(args), descriptor->description);
+        const struct image_pidfd *state = (const void *)IMAGE_HEAP(IMAGE(args), record->data);
+        if (record->kind != KIND_PIDFD || state->pid < 0 || state->thread != PIDFD_OF_OTHER_THREAD)
+            continue;
+        long fd = -1;
+        for (int tries = 0; tries < 10000; tries++) {
+            int64_t moment[2] = {0, 100000};
+            fd = blob_call(SYS_pidfd_open, state->pid, 0200 /* O_EXCL */ | (record->flags & 04000 /* O_NONBLOCK */));
+            if (fd >= 0)
+                break;
+            blob_call(SYS_nanosleep, moment, 0);
+        }
+        check(args, STEP_DESCRIPTOR, fd, descriptor->fd);
+        check(args, STEP_DESCRIPTOR, blob_call(SYS_dup3, fd, descriptor->fd, descriptor->close_on_exec ? 02000000 /* O_CLOEXEC */ : 0), descriptor->fd);
+        blob_call(SYS_close, fd);
+    }
 }
 
 /* ---- locks: a process loses its own when it closes any descriptor of the file, so they come after that ---- */
@@ -216,6 +241,34 @@ static void restore_pending(struct restorer_args *args, const struct image_proce
 
 /* ---- threads ---- */
 
+/* Ambient capabilities are raised while all are permitted; the last capset() leaves those that may stay. */
+static void raise_ambient(struct restorer_args *args, struct restorer_thread *thread) {
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[2];
+    check(args, STEP_CREDENTIALS, blob_call(SYS_capget, &header, data), 5);
+    for (int half = 0; half < 2; half++) {
+        data[half].inheritable = (uint32_t)(thread->capabilities[0] >> (32 * half));
+        data[half].effective = data[half].permitted;
+    }
+    check(args, STEP_CREDENTIALS, blob_call(SYS_capset, &header, data), 6);
+    for (int capability = 0; thread->ambient >> capability; capability++)
+        if (thread->ambient >> capability & 1)
+            check(args, STEP_CREDENTIALS, blob_call(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability), capability);
+}
+
+/* What takes effect on whatever the thread does next comes last. */
+static void restore_settings(const struct image_settings *settings) {
+    if (settings->parent_death_signal)
+        blob_call(SYS_prctl, PR_SET_PDEATHSIG, settings->parent_death_signal);
+    for (int kind = 0; kind < 3; kind++)
+        if (settings->speculation[kind] > 0 && settings->speculation[kind] & PR_SPEC_PRCTL && !(settings->speculation[kind] & PR_SPEC_ENABLE))
+            blob_call(SYS_prctl, PR_SET_SPECULATION_CTRL, kind, settings->speculation[kind] & ~PR_SPEC_PRCTL);
+    if (settings->cpuid == 0)
+        blob_call(SYS_arch_prctl, ARCH_SET_CPUID, 0);
+    if (settings->tsc == PR_TSC_SIGSEGV)
+        blob_call(SYS_prctl, PR_SET_TSC, PR_TSC_SIGSEGV);
+}
+
 static void give_up_privileges(struct restorer_args *args, struct restorer_thread *thread, bool main_thread) {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct data[2];
@@ -231,7 +284,14 @@ static void give_up_privileges(struct restorer_args *args, struct restorer_threa
         check(args, STEP_CREDENTIALS, blob_call(SYS_setresuid, thread->uid[0], thread->uid[1], thread->uid[2]), 1);
         check(args, STEP_CREDENTIALS, blob_call(SYS_prctl, PR_SET_DUMPABLE, 1), 2);
     }
+    for (int capability = 0; args->drop_bounding >> capability; capability++)
+        if (args->drop_bounding >> capability & 1)
+            check(args, STEP_CREDENTIALS, blob_call(SYS_prctl, PR_CAPBSET_DROP, capability), capability);
+    if (thread->ambient)
+        raise_ambient(args, thread);
     blob_call(SYS_prctl, PR_SET_KEEPCAPS, 0);
+    if (thread->settings.securebits)
+        check(args, STEP_CREDENTIALS, blob_call(SYS_prctl, PR_SET_SECUREBITS, thread->settings.securebits), 4);
     /* The filter first: setting one needs no privilege after no_new_privs, and what follows is allowed by it. The main
      * thread, which is last to come here, sets it for all: that is much cheaper than one each. */
     if (thread->confined && main_thread) {
@@ -284,7 +344,7 @@ static void __attribute__((noreturn)) thread_finish(struct restorer_args *args, 
         uint64_t size;
     } stack = {thread->stack_base, thread->stack_flags & ~1 /* SS_ONSTACK is not set, it happens */, 0, thread->stack_size};
     blob_call(SYS_sigaltstack, &stack, 0);
-    blob_call(SYS_prctl, PR_SET_TIMERSLACK, thread->timer_slack);
+    blob_call(SYS_prctl, PR_SET_TIMERSLACK, thread->settings.timer_slack);
     blob_call(SYS_sched_setaffinity, 0, sizeof thread->affinity, thread->affinity);
     if (thread->policy) {
         int32_t priority = thread->priority;
@@ -293,6 +353,7 @@ static void __attribute__((noreturn)) thread_finish(struct restorer_args *args, 
     blob_call(SYS_setpriority, 0, 0, thread->nice);
     blob_call(SYS_ioprio_set, 1, 0, thread->io_priority);
     give_up_privileges(args, thread, thread->tid == IMAGE_PROCESS(IMAGE(args), args->process)->pid);
+    restore_settings(&thread->settings);
     park(args, thread);
 }
 
@@ -348,8 +409,11 @@ __attribute__((section(".text.entry"))) void blob_entry(struct restorer_args *ar
     int32_t own = process->leader_gone ? 0 : 1; /* threads that the main thread itself is */
     for (int32_t i = own; i < args->thread_count; i++)
         check(args, STEP_THREAD, start_thread(args, THREAD(args, i), args->stacks + (uint64_t)(i - own) * RESTORER_STACK), THREAD(args, i)->tid);
+    open_thread_pidfds(args, process);
     restore_pending(args, process);
     restore_timers(args, process);
+    if (process->never_written_and_executed > 0)
+        check(args, STEP_PROTECT, blob_call(SYS_prctl, PR_SET_MDWE, process->never_written_and_executed), 0);
     if (process->leader_gone)
         leader_leave(args, process);
     thread_finish(args, THREAD(args, 0));

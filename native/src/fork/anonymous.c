@@ -13,6 +13,7 @@
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fork/capture.h"
@@ -31,10 +32,6 @@ struct timer_state {
     int32_t clock, flags;
     uint64_t ticks;
     int64_t value[2], interval[2];
-};
-
-struct pidfd_state {
-    int32_t pid, pad;
 };
 
 /* ---- capture ---- */
@@ -152,12 +149,19 @@ static struct bunshin_error *capture_epoll(struct capture *capture, const struct
 }
 
 static struct bunshin_error *capture_pidfd(struct capture *capture, const struct holder *holder, struct image_description *ret) {
-    struct pidfd_state state = {0};
     uint64_t pid = 0;
     procfs_field(holder->info, "Pid", 10, &pid);
-    state.pid = (int32_t)pid;
-    if (state.pid <= 0 || !freeze_find(capture->frozen, state.pid))
-        return capture_refuse(holder, "a pidfd of a process that is gone");
+    struct image_pidfd state = {.pid = (int32_t)pid, .thread = ret->flags & O_EXCL ? PIDFD_OF_MAIN_THREAD : PIDFD_OF_PROCESS};
+    if (state.pid > 0 && state.pid != 1 && !freeze_find(capture->frozen, state.pid)) {
+        state.thread = PIDFD_OF_OTHER_THREAD;
+        size_t i = 0;
+        while (i < capture->frozen->thread_count && capture->frozen->threads[i].tid != state.pid)
+            i++;
+        if (i == capture->frozen->thread_count)
+            state.pid = 0;
+    }
+    if (state.pid == 0)
+        return capture_refuse(holder, "a pidfd of a process outside");
     ret->kind = KIND_PIDFD;
     return capture_heap(capture, &state, sizeof state, &ret->data);
 }
@@ -208,6 +212,17 @@ static int make_timerfd(const struct timer_state *state) {
     return fd;
 }
 
+/* A pidfd of somebody who was reaped: somebody is, for that. */
+static int make_dead_pidfd(int32_t thread, int flags) {
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    int fd = pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, pid, flags | (thread ? O_EXCL : 0));
+    if (pid > 0)
+        waitpid(pid, NULL, 0);
+    return fd;
+}
+
 struct bunshin_error *anonymous_rebuild(struct rebuild *rebuild, int32_t index) {
     const struct image_description *record = IMAGE_DESCRIPTION(rebuild->image, index);
     const void *data = IMAGE_HEAP(rebuild->image, record->data);
@@ -236,6 +251,10 @@ struct bunshin_error *anonymous_rebuild(struct rebuild *rebuild, int32_t index) 
         rebuild->epolls_in_flight |= record->holder_fd < 0;
         break;
     case KIND_PIDFD:
+        if (((const struct image_pidfd *)data)->pid < 0) {
+            fd = make_dead_pidfd(((const struct image_pidfd *)data)->thread, record->flags & O_NONBLOCK);
+            break;
+        }
         fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* a place holder: its process is not born yet */
         break;
     default:
@@ -277,11 +296,11 @@ int anonymous_open_pidfds(struct rebuild *rebuild, const struct image_process *p
     for (int32_t i = 0; i < process->descriptor_count; i++) {
         const struct image_descriptor *descriptor = IMAGE_DESCRIPTOR(rebuild->image, process->first_descriptor + i);
         const struct image_description *record = IMAGE_DESCRIPTION(rebuild->image, descriptor->description);
-        if (record->kind != KIND_PIDFD)
-            continue;
+        const struct image_pidfd *state = (const void *)IMAGE_HEAP(rebuild->image, record->data);
+        if (record->kind != KIND_PIDFD || state->pid < 0 || state->thread == PIDFD_OF_OTHER_THREAD)
+            continue; /* those of threads are opened by the restorer, when there are threads */
         meet_wait(rebuild, STAGE_BORN); /* else the process may not be there yet */
-        const struct pidfd_state *state = (const void *)IMAGE_HEAP(rebuild->image, record->data);
-        int fd = (int)syscall(SYS_pidfd_open, state->pid, record->flags & O_NONBLOCK);
+        int fd = (int)syscall(SYS_pidfd_open, state->pid, (record->flags & O_NONBLOCK) | (state->thread ? O_EXCL : 0));
         if (fd < 0)
             return errno;
         if (dup3(fd, descriptor->fd, descriptor->close_on_exec ? O_CLOEXEC : 0) < 0)

@@ -21,8 +21,12 @@ struct parasite_args {
     uint64_t range[2]; /* PARASITE_RESIDENT: start, length; PARASITE_SEMAPHORES: id, count, and values in `resident` */
     /* answers */
     int32_t failed; /* errno of what must not fail, 0 */
-    int32_t parent_death_signal, keep_capabilities, subreaper, dumpable, no_thp;
-    uint64_t tid_address, timer_slack, brk;
+    int32_t subreaper, dumpable, no_thp, never_written_and_executed;
+    int32_t segments; /* 1: a local descriptor table, 2: thread-local segments */
+    int32_t pad;
+    uint64_t core_cookie;
+    uint64_t tid_address, brk;
+    struct image_settings settings;
     struct {
         uint64_t base;
         int32_t flags, pad;
@@ -80,7 +84,8 @@ struct restorer_thread {
     uint32_t rseq_size, rseq_signature;
     uint64_t stack_base, stack_size;
     int32_t stack_flags, nice, io_priority, confined;
-    uint64_t affinity[16], timer_slack;
+    uint64_t affinity[16];
+    struct image_settings settings;
     uint64_t capabilities[3];
     uint64_t ambient;
     uint32_t uid[4], gid[4];
@@ -107,6 +112,7 @@ struct restorer_args {
     uint64_t filter, filter_length;
     uint64_t stub_rseq, stub_rseq_size, stub_rseq_signature;
     uint64_t groups, group_count;
+    uint64_t drop_bounding; /* capabilities that pid 1 may hand on and this process may not */
 };
 
 /* Steps that can fail, as the control page reports them. */

@@ -39,7 +39,7 @@ static struct restorer_thread describe_thread(const struct rebuild *rebuild, con
         .nice = image->nice,
         .io_priority = image->io_priority,
         .confined = process->confined,
-        .timer_slack = image->timer_slack,
+        .settings = image->settings,
         .capabilities = {process->capabilities[0], process->capabilities[1], process->capabilities[2]},
         .ambient = process->capabilities[4],
     };
@@ -109,6 +109,7 @@ void enter_restorer(struct rebuild *rebuild, const struct image_process *process
         .filter = filter,
         .filter_length = confine_filter_length(),
         .groups = groups,
+        .drop_bounding = rebuild->init->settings.capabilities & ~process->capabilities[3],
         .group_count = process->groups.size / sizeof(uint32_t),
     };
     leave_rseq();

@@ -156,6 +156,13 @@ static struct bunshin_error *drop_signal(struct tracee *leader, const struct ima
     return tracee_syscall(leader, process->vdso_code, SYS_rt_sigtimedwait, arguments, &result);
 }
 
+/* What would disturb system calls of ours. */
+static struct bunshin_error *last_touches(struct tracee *tracee, const struct image_thread *thread) {
+    if (thread->dispatch[0])
+        tracee_set_dispatch(tracee->tid, thread->dispatch);
+    return tracee_set_mask(tracee, thread->mask);
+}
+
 /*
  * A stopped process is let go first, and stops. Where its parent had heard of the stop before, it is made to hear again
  * while it is still held, so that its next wait does not.
@@ -169,7 +176,7 @@ static struct bunshin_error *stop_again(struct rebuild *rebuild, const struct im
     kill(process->pid, number);
     for (int32_t i = 0; i < process->thread_count; i++) {
         struct tracee *tracee = &tracees[process->first_thread + i];
-        TRY(tracee_set_mask(tracee, IMAGE_THREAD(rebuild->image, process->first_thread + i)->mask));
+        TRY(last_touches(tracee, IMAGE_THREAD(rebuild->image, process->first_thread + i)));
         ptrace(PTRACE_DETACH, tracee->tid, 0, 0);
         tracee->state = TRACEE_GONE;
     }
@@ -222,7 +229,7 @@ struct bunshin_error *finish_rebuild(struct rebuild *rebuild) {
     /* Signals stay blocked to the last: none must come in between system calls of ours. */
     for (size_t i = 0; !error && i < count; i++)
         if (tracees[i].state == TRACEE_STOPPED)
-            error = tracee_set_mask(&tracees[i], IMAGE_THREAD(rebuild->image, i)->mask);
+            error = last_touches(&tracees[i], IMAGE_THREAD(rebuild->image, i));
     for (size_t i = 0; i < count; i++)
         if (tracees[i].tid && tracees[i].state != TRACEE_GONE)
             ptrace(PTRACE_DETACH, tracees[i].tid, 0, 0);

@@ -69,6 +69,15 @@ struct image_signal { /* one pending signal */
 
 enum sleep_kind { SLEEP_NONE, SLEEP_NANOSLEEP, SLEEP_POLL, SLEEP_FUTEX, SLEEP_LIMIT };
 
+/* What only the thread itself can ask of itself, and set. */
+struct image_settings {
+    uint64_t timer_slack;
+    int32_t parent_death_signal, securebits; /* keep-capabilities is one of those */
+    int32_t tsc, cpuid;                      /* as prctl() and arch_prctl() have them; 1: allowed */
+    int32_t speculation[3];                  /* PR_GET_SPECULATION_CTRL of each kind */
+    int32_t pad;
+};
+
 struct image_thread {
     int32_t tid;
     int32_t process;
@@ -86,7 +95,8 @@ struct image_thread {
     int64_t sleep_left; /* ns */
     int32_t policy, priority, nice, io_priority;
     uint64_t affinity[16];
-    uint64_t timer_slack;
+    struct image_settings settings;
+    uint64_t dispatch[4]; /* of system calls to the thread itself: mode, selector, offset, length */
 };
 
 enum process_state { PROCESS_LIVE, PROCESS_STOPPED, PROCESS_ZOMBIE };
@@ -105,7 +115,7 @@ struct image_process {
     struct span groups;
     uint64_t capabilities[5]; /* inheritable, permitted, effective, bounding, ambient */
     uint32_t umask, personality;
-    int32_t dumpable, parent_death_signal, keep_capabilities, subreaper, no_thp, oom_score;
+    int32_t dumpable, subreaper, no_thp, never_written_and_executed, oom_score;
     int32_t confined; /* has our seccomp filter */
     int32_t directory; /* description index of its working directory */
     int32_t root; /* of its root directory, or IMAGE_NONE */
@@ -178,6 +188,13 @@ struct image_watch { /* what an epoll watches; in its description's data */
     int32_t fd;
     uint32_t events;
     uint64_t data;
+};
+
+enum pidfd_of { PIDFD_OF_PROCESS, PIDFD_OF_MAIN_THREAD, PIDFD_OF_OTHER_THREAD }; /* the latter two are PIDFD_THREAD ones */
+
+struct image_pidfd { /* in its description's data */
+    int32_t pid; /* -1: reaped already */
+    int32_t thread; /* enum pidfd_of */
 };
 
 struct image_pipe {

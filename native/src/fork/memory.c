@@ -444,6 +444,10 @@ static struct bunshin_error *map_one(struct capture *capture, struct frozen_proc
         return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "memory under a protection key");
     switch (mapping->kind) {
     case 'a':
+        /* Arguments and environment that have moved: /proc shows them only where no file lies below. */
+        if ((mapping->start < frozen->stat.arg_end && frozen->stat.arg_start < mapping->end) ||
+            (mapping->start < frozen->stat.env_end && frozen->stat.env_start < mapping->end))
+            return map_copied(capture, frozen->alive, mapping, runs, cursor, scratch);
         return map_anonymous(capture, frozen->alive, mapping, runs, cursor, scratch);
     case 's':
     case 'w':

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -38,13 +39,23 @@ struct bunshin_error *parasite_enter(struct tracee *leader, uint64_t vdso, struc
         return bunshin_error_no_memory();
     leader->changed = true;
     TRY(tracee_set_mask(leader, ALL_SIGNALS));
-    uint64_t arguments[6] = {0, ret->size, 7 /* read, write, execute */, 0x22 /* private, anonymous */, (uint64_t)-1, 0};
+    uint64_t arguments[6] = {0, ret->size, PROT_READ | PROT_WRITE | PROT_EXEC, 0x22 /* private, anonymous */, (uint64_t)-1, 0};
     int64_t area;
     TRY(tracee_syscall(leader, vdso, SYS_mmap, arguments, &area));
+    bool written_or_executed = area == -EACCES; /* it has renounced memory that is both: the code is then written by force */
+    if (written_or_executed) {
+        arguments[2] = PROT_READ | PROT_EXEC;
+        TRY(tracee_syscall(leader, vdso, SYS_mmap, arguments, &area));
+    }
     if (area < 0 && area > -4096)
         return bunshin_error_new(BUNSHIN_ERROR_FORK, (int)-area, "cannot enter pid %d: mmap of %llu bytes failed", leader->process,
                                  (unsigned long long)ret->size);
     ret->area = (uint64_t)area;
+    if (written_or_executed) {
+        uint64_t rest[6] = {ret->area + parasite_code_size(), ret->size - parasite_code_size(), PROT_READ | PROT_WRITE};
+        TRY(tracee_syscall(leader, vdso, SYS_mprotect, rest, &area));
+        return tracee_force(leader->tid, ret->area, blob_parasite(), blob_parasite_size());
+    }
     return tracee_write(leader->tid, ret->area, blob_parasite(), blob_parasite_size());
 }
 
@@ -215,6 +226,11 @@ static struct bunshin_error *read_timer_ids(struct capture *capture, struct froz
 
 /* ---- threads ---- */
 
+static const char *capture_comm(struct capture *capture, const struct tracee *tracee) {
+    const struct frozen_process *process = freeze_find(capture->frozen, tracee->process);
+    return process ? process->stat.comm : "";
+}
+
 static struct bunshin_error *read_thread(struct capture *capture, struct tracee *tracee, struct parasite *parasite, int32_t process) {
     struct image_thread record = {.tid = tracee->tid, .process = process, .registers = tracee->registers, .mask = tracee->mask};
     const struct parasite_args *args = parasite->args;
@@ -227,7 +243,13 @@ static struct bunshin_error *read_thread(struct capture *capture, struct tracee 
     record.stack_base = args->stack.base;
     record.stack_size = args->stack.size;
     record.stack_flags = args->stack.flags;
-    record.timer_slack = args->timer_slack;
+    record.settings = args->settings;
+    memcpy(record.dispatch, tracee->dispatch, sizeof record.dispatch);
+    if (args->segments || args->core_cookie)
+        return bunshin_error_unsupported(tracee->process, capture_comm(capture, tracee), -1, "%s",
+                                         args->segments & 1   ? "a local descriptor table (modify_ldt)"
+                                         : args->segments & 2 ? "thread-local segments (set_thread_area)"
+                                                              : "a core scheduling cookie");
     size_t length;
     void *list;
     if (syscall(SYS_get_robust_list, tracee->tid, &list, &length) == 0) {
@@ -426,10 +448,9 @@ struct bunshin_error *capture_process(struct capture *capture, struct frozen_pro
         const struct parasite_args *args = parasite.args;
         record.dumpable = args->dumpable;
         capture->not_dumpable |= args->dumpable != 1;
-        record.parent_death_signal = args->parent_death_signal;
-        record.keep_capabilities = args->keep_capabilities;
         record.subreaper = args->subreaper;
         record.no_thp = args->no_thp;
+        record.never_written_and_executed = args->never_written_and_executed;
         memcpy(record.interval_timer, args->interval_timer, sizeof record.interval_timer);
         /* Kernels of before 6.13 or so start the next period only once SIGALRM is taken. While it waits, a timer that is
          * due at once does the same: the signal it sends is the one that waits. */

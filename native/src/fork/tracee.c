@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define PTRACE_SET_SYSCALL_USER_DISPATCH_CONFIG_ 0x4210
+#define PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG_ 0x4211
 #define STEP_PATIENCE_NS 5000000000ll /* for a thread of ours to come back from a few system calls */
 
 static int64_t now(void) {
@@ -89,7 +91,15 @@ struct bunshin_error *tracee_read_registers(struct tracee *tracee) {
     if (ptrace(PTRACE_GETREGS, tracee->tid, 0, &tracee->registers) != 0 ||
         ptrace(PTRACE_GETSIGMASK, tracee->tid, sizeof tracee->mask, &tracee->mask) != 0)
         return bunshin_error_os("cannot read registers of thread %d", tracee->tid);
+    if (ptrace(PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG_, tracee->tid, sizeof tracee->dispatch, tracee->dispatch) == 0 && tracee->dispatch[0]) {
+        tracee_set_dispatch(tracee->tid, (const uint64_t[4]){0});
+        tracee->changed = true;
+    }
     return NULL;
+}
+
+void tracee_set_dispatch(pid_t tid, const uint64_t dispatch[4]) {
+    (void)ptrace(PTRACE_SET_SYSCALL_USER_DISPATCH_CONFIG_, tid, sizeof(uint64_t[4]), dispatch);
 }
 
 struct bunshin_error *tracee_write_registers(struct tracee *tracee, const arch_registers *registers) {
@@ -215,6 +225,8 @@ void tracee_release(struct tracee *tracee) {
     if (tracee->changed) {
         ptrace(PTRACE_SETREGS, tracee->tid, 0, &tracee->registers);
         ptrace(PTRACE_SETSIGMASK, tracee->tid, sizeof tracee->mask, &tracee->mask);
+        if (tracee->dispatch[0])
+            tracee_set_dispatch(tracee->tid, tracee->dispatch);
     }
     ptrace(PTRACE_DETACH, tracee->tid, 0, 0);
     tracee->state = TRACEE_GONE;
@@ -240,4 +252,15 @@ struct bunshin_error *tracee_write(pid_t pid, uint64_t address, const void *data
     if (process_vm_writev(pid, &here, 1, &there, 1, 0) != (ssize_t)size)
         return bunshin_error_os("cannot write %zu bytes at 0x%llx of pid %d", size, (unsigned long long)address, pid);
     return NULL;
+}
+
+struct bunshin_error *tracee_force(pid_t pid, uint64_t address, const void *data, size_t size) {
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%d/mem", pid);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ssize_t put = fd < 0 ? -1 : pwrite(fd, data, size, (off_t)address);
+    struct bunshin_error *error = put == (ssize_t)size ? NULL : bunshin_error_os("cannot write %zu bytes into pid %d", size, pid);
+    if (fd >= 0)
+        close(fd);
+    return error;
 }

@@ -20,6 +20,7 @@ struct tracee {
     int group_stopped; /* the signal that had stopped its process before, or 0 */
     enum sleep_kind sleep; /* sleep.c: how an interrupted sleep goes on in a fork, with how much left */
     int64_t sleep_left;
+    uint64_t dispatch[4]; /* system calls that come back to it as signals: switched off while we hold it */
     int64_t asleep_since; /* CLOCK_MONOTONIC ns when it went to sleep, 0 when unknown */
 };
 
@@ -47,6 +48,10 @@ void tracee_release(struct tracee *tracee);
 uint64_t tracee_vdso_syscall(void);
 
 struct bunshin_error *tracee_read(pid_t pid, uint64_t address, void *ret, size_t size) MUST_CHECK;
+/* Also where the process itself may not write. */
+struct bunshin_error *tracee_force(pid_t pid, uint64_t address, const void *data, size_t size) MUST_CHECK;
+/* Sets dispatch again as it was found. */
+void tracee_set_dispatch(pid_t tid, const uint64_t dispatch[4]);
 struct bunshin_error *tracee_write(pid_t pid, uint64_t address, const void *data, size_t size) MUST_CHECK;
 
 #endif

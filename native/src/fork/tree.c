@@ -306,12 +306,10 @@ static void stub(struct rebuild *rebuild, const struct births *births, const str
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* finish.c takes it back */
     if (process->subreaper)
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    while (self->between && process->parent_death_signal && getppid() != self->parent)
+    while (self->between && getppid() != self->parent)
         usleep(20); /* the end of the one in between is not to be taken for its parent's */
-    if (process->parent_death_signal)
-        prctl(PR_SET_PDEATHSIG, process->parent_death_signal, 0, 0, 0);
     if (process->no_thp)
-        prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+        prctl(PR_SET_THP_DISABLE, 1, process->no_thp & ~1, 0, 0);
     if (process->oom_score)
         write_small("/proc/self/oom_score_adj", process->oom_score);
     if (process->root != IMAGE_NONE && (fchdir(rebuild_fd(rebuild, process->root)) != 0 || chroot(".") != 0 ||
