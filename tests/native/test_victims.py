@@ -27,6 +27,7 @@ VICTIMS = play.all_victims()
 # Where a victim needs another workspace than the others.
 SPECS: dict[str, dict[str, Any]] = {
     "credentials": {"capabilities": "container"},
+    "thread_with_a_user_of_its_own": {"capabilities": "container"},
     "processes_300": {"pids_limit": 2048},
     "threads_1000": {"pids_limit": 2048},
     "capabilities_of_a_process": {"capabilities": "container"},
@@ -43,10 +44,14 @@ REFUSED: dict[str, str] = {
     "descriptor_table_shared": "a descriptor table in common with pid",
     "directory_shared": "a working directory in common with pid",
     "local_descriptor_table": "a local descriptor table",
+    "directory_shared_across_exec": "a working directory in common with pid",
     "memory_shared_by_clone": "memory in common with pid",
     "posix_message_notification": "a notification by the message queue victim-tells",
     "netlink_answer_unread": "a netlink socket with messages not read yet",
     "seccomp_filter_of_its_own": "a seccomp filter of its own",
+    "thread_with_a_directory_of_its_own": "with a working directory of its own",
+    "thread_with_a_filter_of_its_own": "with a seccomp filter of its own",
+    "thread_with_a_user_of_its_own": "with credentials of its own",
     "traced_child": "a debugger's hold",
     "tcp_urgent_byte": "a TCP connection with an urgent byte under way",
     "unix_pending_connection": "whose client has written already",

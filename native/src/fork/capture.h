@@ -80,6 +80,9 @@ void parasite_leave(struct parasite *parasite);
 
 struct bunshin_error *capture_process(struct capture *capture, struct frozen_process *frozen) MUST_CHECK;
 
+/* ---- what is shared against custom (apart.c) ---- */
+struct bunshin_error *apart_refuse(struct capture *capture) MUST_CHECK;
+
 /* ---- memory (memory.c) ---- */
 enum mapping_flag { /* of VmFlags in /proc/PID/smaps */
     MAPPING_GROWS = 1,

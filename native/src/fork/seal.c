@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -210,31 +209,12 @@ static struct bunshin_error *refuse_unbearable(struct capture *capture) {
     return error;
 }
 
-/* Processes made by clone() with parts of their parent: a fork would give each its own. */
-static struct bunshin_error *refuse_common(struct capture *capture) {
-    static const struct {
-        int kind;
-        const char *name;
-    } parts[] = {{KCMP_VM, "memory"}, {KCMP_FILES, "a descriptor table"}, {KCMP_FS, "a working directory"}};
-    for (size_t i = 0; i < capture->frozen->process_count; i++)
-        for (size_t j = 0; j < i; j++) {
-            const struct frozen_process *one = &capture->frozen->processes[i], *other = &capture->frozen->processes[j];
-            bool kin = one->stat.ppid == other->pid || other->stat.ppid == one->pid || one->stat.ppid == other->stat.ppid;
-            if (one->zombie || other->zombie || !kin || one->stat.start_stack != other->stat.start_stack)
-                continue;
-            for (size_t part = 0; part < sizeof parts / sizeof *parts; part++)
-                if (syscall(SYS_kcmp, one->pid, other->pid, parts[part].kind, 0, 0) == 0)
-                    return bunshin_error_unsupported(one->pid, one->stat.comm, -1, "%s in common with pid %d", parts[part].name, other->pid);
-        }
-    return NULL;
-}
-
 static struct bunshin_error *capture_all(struct capture *capture, int64_t *mark) {
     struct frozen *frozen = capture->frozen;
     TRY(sysv_capture(capture));
     TRY(mqueue_capture_all(capture));
     TRY(refuse_unbearable(capture));
-    TRY(refuse_common(capture));
+    TRY(apart_refuse(capture));
     call_drain_all(capture->init); /* what tools wrote so far is pid 1's to keep, not a pipe's */
     for (int kind = CALL_SHELL; kind <= CALL_PYTHON; kind++)
         if (capture->init->session[kind].terminal >= 0)
