@@ -61,7 +61,7 @@ static struct bunshin_error *refuse_held(int proc, pid_t pid, pid_t tid) {
     buffer_deinit(&status);
     snprintf(path, sizeof path, "%llu", (unsigned long long)tracer);
     if (!tracer)
-        return bunshin_error_unsupported(pid, stat.comm, -1, "thread %d, which pid 1 may not look at (it is traced from outside?)", tid);
+        return bunshin_error_unsupported(pid, stat.comm, -1, "thread %d, which pid 1 may not look at (it made itself undumpable in a fork, or is traced from outside)", tid);
     (void)procfs_stat(proc, path, &tracer_stat);
     return bunshin_error_unsupported(pid, stat.comm, -1, "a debugger's hold on thread %d: pid %llu (%s) traces it", tid,
                                      (unsigned long long)tracer, tracer_stat.comm);
