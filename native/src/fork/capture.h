@@ -49,7 +49,7 @@ struct capture {
     size_t shared_count;
     struct buffer unix_peers; /* socket_unix.c */
     bool have_unix_peers;
-    int unread; /* a copy of an inotify instance with events that its owner will read as soon as it may run, or -1 */
+    int unread; /* a copy of what holds something that its owner will read as soon as it may run, or -1: see capture_unread() */
     struct buffer located; /* locate.c */
     size_t not_located, without_handle;
     int32_t *located_index[2];
@@ -63,6 +63,8 @@ struct capture {
 /* ---- tables (seal.c) ---- */
 struct bunshin_error *capture_add(struct capture *capture, enum table table, const void *record, size_t size, int32_t *ret) MUST_CHECK;
 struct bunshin_error *capture_heap(struct capture *capture, const void *data, size_t size, struct span *ret) MUST_CHECK;
+/* Events, connections or answers that only their owner can take: the seal may let go for a moment and try again. */
+void capture_unread(struct capture *capture, int fd);
 struct bunshin_error *capture_text(struct capture *capture, const char *text, struct span *ret) MUST_CHECK;
 #define CAPTURE_COUNT(c, t, type) ((int32_t)((c)->table[t].size / sizeof(type)))
 #define CAPTURE_AT(c, t, type, i) ((type *)(void *)((c)->table[t].data) + (i))
@@ -174,7 +176,6 @@ struct bunshin_error *file_connect(struct capture *capture) MUST_CHECK;
 
 /* ---- inotify.c ---- */
 struct bunshin_error *inotify_capture(struct capture *capture, const struct holder *holder, struct image_description *ret) MUST_CHECK;
-bool inotify_await_reader(int fd);
 /* The same for what watches lie on. */
 struct bunshin_error *inotify_connect(struct capture *capture) MUST_CHECK;
 

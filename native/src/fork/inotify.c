@@ -17,7 +17,6 @@
 #include "fork/locate.h"
 #include "fork/rebuild.h"
 
-#define READ_NS 200000000ll
 #define GAP_MOST 1000000 /* numbers of watches that are gone; each has to be counted up to */
 
 struct watch_state {
@@ -67,10 +66,10 @@ struct bunshin_error *inotify_capture(struct capture *capture, const struct hold
     int unread = 0;
     if (ioctl(holder->copy, FIONREAD, &unread) != 0)
         return bunshin_error_os("cannot look at an inotify instance");
-    if (unread && capture->unread < 0)
-        capture->unread = fcntl(holder->copy, F_DUPFD_CLOEXEC, 3);
-    if (unread)
+    if (unread) {
+        capture_unread(capture, holder->copy);
         return capture_refuse(holder, "an inotify instance with events not read yet (%d bytes)", unread);
+    }
     struct buffer watches = {0};
     struct bunshin_error *error = NULL;
     for (const char *line = strstr(holder->info, "inotify wd:"); !error && line; line = strstr(line + 1, "inotify wd:")) {
@@ -119,18 +118,6 @@ struct bunshin_error *inotify_connect(struct capture *capture) {
         }
     }
     return NULL;
-}
-
-/*
- * Events can neither be looked at without taking them nor be put into another instance. But who watches, reads: let go for a moment, an owner
- * that the freeze only came before has read them. False: it does not.
- */
-bool inotify_await_reader(int fd) {
-    int unread = 0;
-    for (int64_t end = init_now() + READ_NS; init_now() < end; usleep(500))
-        if (ioctl(fd, FIONREAD, &unread) != 0 || unread == 0)
-            return true;
-    return false;
 }
 
 /* ---- rebuild ---- */

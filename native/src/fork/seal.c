@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/kcmp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -257,6 +259,28 @@ static struct bunshin_error *fault(const struct wire *request, enum seal_step st
     return bunshin_error_new(BUNSHIN_ERROR_FORK, EIO, "cannot seal: a fault was asked for at step %d", step);
 }
 
+/* ---- what must be read by its owner ---- */
+
+void capture_unread(struct capture *capture, int fd) {
+    if (capture->unread < 0)
+        capture->unread = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
+#define READ_NS 200000000ll
+
+/*
+ * Some queues can neither be looked at without taking from them nor be filled again. But who watches, listens or asks, reads: let go
+ * for a moment, an owner that the freeze only came before has done so. False: it does not.
+ */
+static bool await_reader(int fd) {
+    for (int64_t end = init_now() + READ_NS; init_now() < end; usleep(500)) {
+        struct pollfd state = {.fd = fd, .events = POLLIN};
+        if (poll(&state, 1, 0) == 0)
+            return true;
+    }
+    return false;
+}
+
 #define TRIES 12 /* to find a tree whose watchers have read what they were told */
 
 static struct bunshin_error *freeze_and_capture(struct capture *capture, struct wire *request, int64_t deadline, int64_t *mark, int *ret_newest) {
@@ -297,7 +321,7 @@ void fork_seal(struct init *init, struct wire *request) {
         if (!error || capture.unread < 0 || tries == TRIES)
             break;
         thaw(&capture);
-        if (!inotify_await_reader(capture.unread))
+        if (!await_reader(capture.unread))
             break;
         bunshin_error_destroy(error);
         close_if_open(&newest);

@@ -31,8 +31,10 @@ struct bunshin_error *socket_capture_netlink(struct capture *capture, const stru
         return bunshin_error_os("cannot look at a netlink socket");
     if (state.revents & POLLERR)
         return capture_refuse(holder, "a netlink socket that has lost messages and has not been told so yet");
-    if (state.revents & POLLIN)
+    if (state.revents & POLLIN) {
+        capture_unread(capture, holder->copy);
         return capture_refuse(holder, "a netlink socket with messages not read yet");
+    }
     struct netlink_more more = {0};
     socklen_t length = sizeof more.groups;
     if (getsockopt(holder->copy, SOL_NETLINK, NETLINK_LIST_MEMBERSHIPS, more.groups, &length) != 0 || length > sizeof more.groups)

@@ -204,8 +204,10 @@ static struct bunshin_error *connect_pending(struct capture *capture, int32_t li
         const struct described *described = inode ? find_inode(capture, inode) : NULL;
         struct image_pending pending = {.client = described ? described->description : IMAGE_NONE};
         struct image_socket *client = described ? socket_of(capture, described->description) : NULL;
-        if (!client || client->sent_memory || client->shut)
+        if (!client || client->sent_memory || client->shut) {
+            capture_unread(capture, described_find(capture, listener)->copy);
             error = refuse(capture, listener, "a unix listener with a connection not accepted yet whose client has written already, or gone");
+        }
         if (error)
             break;
         client->state = SOCKET_UNACCEPTED;
