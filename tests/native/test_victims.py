@@ -45,6 +45,8 @@ REFUSED: dict[str, str] = {
     "directory_shared": "a working directory in common with pid",
     "local_descriptor_table": "a local descriptor table",
     "directory_shared_across_exec": "a working directory in common with pid",
+    "cwd_with_a_long_path": "a cwd with a path of more than 4096 bytes",
+    "executable_not_executable": "an executable that may not be executed any more",
     "memory_shared_by_clone": "memory in common with pid",
     "posix_message_notification": "a notification by the message queue victim-tells",
     "netlink_answer_unread": "a netlink socket with messages not read yet",

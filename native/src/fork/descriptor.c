@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/kcmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -177,6 +178,8 @@ static struct bunshin_error *capture_one(struct capture *capture, struct frozen_
     char path[64], link[4200];
     snprintf(path, sizeof path, "%d/fd/%d", frozen->alive, fd);
     ssize_t length = readlinkat(capture->init->proc, path, link, sizeof link - 1);
+    if (length < 0 && errno == ENAMETOOLONG)
+        return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, fd, "a file with a path of more than %d bytes", PATH_MAX);
     if (length < 0)
         return bunshin_error_os("cannot read fd %d of pid %d", fd, frozen->pid);
     link[length] = '\0';

@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
@@ -297,6 +299,8 @@ static struct bunshin_error *read_places(struct capture *capture, struct frozen_
     for (int i = 0; i < 3; i++) {
         snprintf(path, sizeof path, "%d/%s", frozen->alive, names[i]);
         ssize_t length = readlinkat(capture->init->proc, path, link, sizeof link - 1);
+        if (length < 0 && errno == ENAMETOOLONG)
+            return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a %s with a path of more than %d bytes", names[i], PATH_MAX);
         if (length < 0)
             return bunshin_error_os("cannot read %s of pid %d", names[i], frozen->pid);
         link[length] = '\0';
@@ -304,7 +308,11 @@ static struct bunshin_error *read_places(struct capture *capture, struct frozen_
             continue;
         if (i == 2 && (strstr(link, " (deleted)") || procfile_is(link)))
             return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "a root directory of its own, %.200s", link);
+        int32_t known = CAPTURE_COUNT(capture, TABLE_DESCRIPTION, struct image_description);
         TRY(capture_path(capture, frozen, link, i != 1 ? O_PATH | O_DIRECTORY : O_RDONLY, targets[i]));
+        struct stat info;
+        if (i == 1 && *targets[i] == known && fstatat(capture->init->proc, path, &info, 0) == 0 && !(info.st_mode & 0111))
+            return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "an executable that may not be executed any more, %.200s", link);
     }
     return NULL;
 }
