@@ -1,6 +1,6 @@
 """bunshin_gym: live workspaces that fork, and Gymnasium environments that run on them.
 
-Importing it registers `bunshin/Shell-v0` and `bunshin/Tools-v0`, and
+Importing it registers `bunshin/Shell-v0`, `bunshin/Tools-v0` and `bunshin/Desktop-v0`, and
 `gymnasium.make("bunshin_gym:bunshin/Shell-v0")` imports it.
 """
 

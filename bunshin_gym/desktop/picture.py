@@ -23,7 +23,7 @@ __all__ = ["png", "side_by_side"]
 
 Picture = NDArray[np.uint8]
 _GAP = 8
-_SIZE = (560, 400)
+_SIZE = (660, 560)
 
 
 def png(picture: Picture) -> bytes:
@@ -57,25 +57,27 @@ def side_by_side(pictures: Sequence[Picture], columns: int = 2) -> Picture:
     return whole
 
 
+# Where the stroke goes on in each child, and what it says of it.
 _WAYS = (
-    ("a circle it was to be", [(360, 250), (330, 300), (380, 330), (430, 300), (400, 250)]),
-    ("or a stair", [(320, 250), (320, 280), (350, 280), (350, 310), (380, 310), (380, 340)]),
-    ("it could be a wave", [(330, 300), (360, 250), (390, 320), (420, 250), (450, 320)]),
-    ("and this one stopped here", [(345, 240)]),
+    ("a house", [(300, 330), (400, 330), (400, 250), (350, 200), (300, 250)]),
+    ("a stair", [(340, 250), (340, 280), (380, 280), (380, 310), (420, 310), (420, 340)]),
+    ("a wave", [(330, 310), (360, 230), (390, 310), (420, 230), (450, 310)]),
+    ("nothing yet", [(310, 252)]),
 )
 
 
 def main(path: str) -> None:
+    """Write the picture of four children to `path`."""
     with Workspace(separate_stderr=False, call_timeout=60.0) as workspace:
         desktop = Desktop.start(workspace, _SIZE)
-        desktop.launch("xterm -geometry 66x5+4+280", "xterm")
+        desktop.launch("xterm -geometry 44x5+4+440", "xterm")
         desktop.launch("mtpaint", "mtpaint 3")
         desktop.settle(0.3, 10.0)
-        desktop.use("drag", path=[{"x": 120, "y": 9}, {"x": 330, "y": 380}])
-        desktop.use("click", x=18, y=99)
-        desktop.use("move", x=300, y=200)
+        desktop.use("drag", path=[{"x": 120, "y": 9}, {"x": 540, "y": 440}])  # the settings, aside
+        desktop.use("click", x=18, y=99)  # the brush
+        desktop.use("move", x=300, y=170)
         desktop.use("mouse_down")
-        desktop.use("drag", path=[{"x": 300, "y": 200}, {"x": 340, "y": 220}])
+        desktop.use("move", x=300, y=250)
         pictures = []
         with workspace.snapshot() as snapshot:
             for (text, way), child in zip(_WAYS, snapshot.fork(len(_WAYS)), strict=True):
@@ -86,7 +88,7 @@ def main(path: str) -> None:
                     for x, y in way:
                         fork.use("move", x=x, y=y)
                     fork.use("mouse_up")
-                    fork.use("click", x=200, y=390)
+                    fork.use("click", x=200, y=530)
                     fork.use("type", text=f"echo {text}\n")
                     fork.settle(0.2, 5.0)
                     pictures.append(fork.screenshot())
