@@ -108,7 +108,11 @@ class ProcessInfo:
 
 @dataclass(frozen=True)
 class ForkReport:
-    """What a seal cost: milliseconds per stage, processes, threads, bytes shared and copied; what was left out."""
+    """What a seal or a rebuild cost: milliseconds per stage, processes, threads, bytes shared and copied.
+
+    Also what was left out (`skipped`), and what else there is to know of a fork (`notes`): the clocks of one that was
+    made long after its seal, connections to the outside that it has lost.
+    """
 
     stages: Mapping[str, float] = field(default_factory=dict)
     bytes_shared: int = 0
@@ -116,6 +120,7 @@ class ForkReport:
     skipped: tuple[str, ...] = ()
     processes: int = 0
     threads: int = 0
+    notes: tuple[str, ...] = ()
 
 
 class Workspace:
@@ -221,6 +226,11 @@ class Workspace:
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._closed
+
+    @property
+    def report(self) -> ForkReport:
+        """What making it cost, and what changed for it where it is a fork; after a snapshot, what going on cost."""
+        return self._open("report").report
 
     # -- the end
 

@@ -30,6 +30,10 @@ class EngineWorkspace(Protocol):
     @property
     def alive(self) -> bool: ...
 
+    @property
+    def report(self) -> ForkReport:
+        """What making it cost, and what changed for it where it is a fork."""
+
     def call(self, call: ToolCall, timeout: float) -> ToolResult: ...
 
     def write_file(self, path: str, data: bytes | BinaryIO, mode: int | None) -> None: ...

@@ -122,6 +122,10 @@ class DummyWorkspace:
     def alive(self) -> bool:
         return not self._ended
 
+    @property
+    def report(self) -> ForkReport:
+        return ForkReport()
+
     # -- calls
 
     def call(self, call: ToolCall, timeout: float) -> ToolResult:

@@ -50,16 +50,18 @@ def public_result(outcome: codes.CallOutcome) -> ToolResult:
 def public_report(text: str) -> ForkReport:
     stages: dict[str, float] = {}
     counts: dict[str, int] = {}
-    skipped = []
+    skipped, notes = [], []
     for line in text.splitlines():
         name, _, value = line.partition(" ")
         if name == "skipped":
             skipped.append(value)
+        elif name == "note":
+            notes.append(value)
         elif name.startswith("bytes-") or name in ("processes", "threads"):
             counts[name] = int(value)
         else:
             stages[name] = float(value)
     return ForkReport(
         stages, counts.get("bytes-shared", 0), counts.get("bytes-copied", 0), tuple(skipped),
-        counts.get("processes", 0), counts.get("threads", 0),
+        counts.get("processes", 0), counts.get("threads", 0), tuple(notes),
     )  # fmt: skip

@@ -41,6 +41,10 @@ class NativeWorkspace:
     def alive(self) -> bool:
         return not self._closed and self._handle.alive
 
+    @property
+    def report(self) -> ForkReport:
+        return public_report(self._handle.report)
+
     def call(self, call: ToolCall, timeout: float) -> ToolResult:
         if call.name in ("read_file", "write_file"):
             return self._file_call(call)

@@ -219,14 +219,21 @@ static void restore_timers(struct restorer_args *args, const struct image_proces
             blob_call(SYS_timer_delete, id);
         }
         int64_t setting[4] = {timers[i].interval[0], timers[i].interval[1], timers[i].remaining[0], timers[i].remaining[1]};
+        if (clock_is_of_time(timers[i].clock))
+            timer_left_add(setting + 2, 1, -args->missed);
         if (setting[2] || setting[3])
             check(args, STEP_TIMER, blob_call(SYS_timer_settime, timers[i].id, 0, setting, 0), timers[i].id);
     }
     if (exact == 0)
         blob_call(SYS_prctl, PR_TIMER_CREATE_RESTORE_IDS, 0, 0, 0, 0);
-    for (int which = 0; which < 3; which++)
-        if (process->interval_timer[which][2] || process->interval_timer[which][3])
-            check(args, STEP_TIMER, blob_call(SYS_setitimer, which, process->interval_timer[which], 0), which);
+    for (int which = 0; which < 3; which++) {
+        const int64_t *timer = process->interval_timer[which];
+        int64_t setting[4] = {timer[0], timer[1], timer[2], timer[3]};
+        if (which == 0)
+            timer_left_add(setting + 2, 1000, -args->missed);
+        if (setting[2] || setting[3])
+            check(args, STEP_TIMER, blob_call(SYS_setitimer, which, setting, 0), which);
+    }
 }
 
 static void restore_pending(struct restorer_args *args, const struct image_process *process) {

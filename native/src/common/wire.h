@@ -20,6 +20,7 @@ enum without {
     WITHOUT_OVERLAY_ONE_BY_ONE = 2,
     WITHOUT_TIMER_IDS = 4,
     WITHOUT_IPC_IDS = 8,
+    WITHOUT_TIME_NAMESPACE = 16,
 };
 
 enum wire_verb {

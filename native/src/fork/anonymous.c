@@ -32,6 +32,7 @@ struct timer_state {
     int32_t clock, flags;
     uint64_t ticks;
     int64_t value[2], interval[2];
+    int64_t due; /* of one that waits for a point of wall-clock time: when, ns; else 0 */
 };
 
 /* ---- capture ---- */
@@ -77,10 +78,16 @@ static struct bunshin_error *capture_timerfd(struct capture *capture, const stru
     /* Periodic, and due again at once: as good as one nanosecond from now. */
     if (!now.it_value.tv_sec && !now.it_value.tv_nsec && ticks && (now.it_interval.tv_sec || now.it_interval.tv_nsec))
         now.it_value.tv_nsec = 1;
+    if (flags & TFD_TIMER_ABSTIME && (state.clock == CLOCK_REALTIME || state.clock == CLOCK_REALTIME_ALARM) && (now.it_value.tv_sec || now.it_value.tv_nsec)) {
+        struct timespec wall;
+        clock_gettime(CLOCK_REALTIME, &wall);
+        state.due = (wall.tv_sec + now.it_value.tv_sec) * 1000000000ll + wall.tv_nsec + now.it_value.tv_nsec;
+    }
     state.ticks = ticks;
     state.flags = (int32_t)flags;
     state.value[0] = now.it_value.tv_sec;
     state.value[1] = now.it_value.tv_nsec;
+    timer_left_add(state.value, 1, init_now() - capture->sealed_at);
     state.interval[0] = now.it_interval.tv_sec;
     state.interval[1] = now.it_interval.tv_nsec;
     ret->kind = KIND_TIMERFD;
@@ -191,13 +198,27 @@ struct bunshin_error *anonymous_capture(struct capture *capture, const struct ho
 
 /* ---- rebuild ---- */
 
-static int make_timerfd(const struct timer_state *state) {
+/* When a timer on the wall clock is due. Of the times that have passed meanwhile a periodic one shows the last: no burst. */
+static struct timespec due_at(const struct timer_state *state) {
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    int64_t now = wall.tv_sec * 1000000000ll + wall.tv_nsec, due = state->due, interval = state->interval[0] * 1000000000 + state->interval[1];
+    if (interval && now > due)
+        due += (now - due) / interval * interval;
+    return (struct timespec){due / 1000000000, due % 1000000000};
+}
+
+static int make_timerfd(const struct timer_state *state, int64_t missed) {
     int fd = timerfd_create(state->clock, TFD_CLOEXEC);
     if (fd < 0)
         return -1;
     /* What fdinfo tells is the time left, also for a timer that was set to an absolute time. */
-    struct itimerspec setting = {{state->interval[0], state->interval[1]}, {state->value[0], state->value[1]}};
-    if ((setting.it_value.tv_sec || setting.it_value.tv_nsec) && timerfd_settime(fd, 0, &setting, NULL) != 0) {
+    int64_t left[2] = {state->value[0], state->value[1]};
+    timer_left_add(left, 1, -missed);
+    struct itimerspec setting = {{state->interval[0], state->interval[1]}, {left[0], left[1]}};
+    if (state->due)
+        setting.it_value = due_at(state);
+    if ((setting.it_value.tv_sec || setting.it_value.tv_nsec) && timerfd_settime(fd, state->due ? state->flags : 0, &setting, NULL) != 0) {
         close(fd);
         return -1;
     }
@@ -237,7 +258,7 @@ struct bunshin_error *anonymous_rebuild(struct rebuild *rebuild, int32_t index) 
         break;
     }
     case KIND_TIMERFD:
-        fd = make_timerfd(data);
+        fd = make_timerfd(data, rebuild->missed);
         break;
     case KIND_SIGNALFD: {
         sigset_t mask;

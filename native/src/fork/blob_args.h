@@ -6,6 +6,23 @@
 
 #include "fork/image.h"
 
+/*
+ * What is left of a timer, {seconds, fraction}, changed by so many ns; `unit` is the fraction's, in ns. A timer that is set
+ * stays so: one that should be over fires at once.
+ */
+static inline void timer_left_add(int64_t value[2], int64_t unit, int64_t ns) {
+    if (!value[0] && !value[1])
+        return;
+    int64_t left = value[0] * 1000000000 + value[1] * unit + ns;
+    if (left < unit)
+        left = unit;
+    value[0] = left / 1000000000;
+    value[1] = left % 1000000000 / unit;
+}
+
+/* Whether a clock goes on by itself, not with the work of a processor. */
+static inline int clock_is_of_time(int32_t clock) { return clock >= 0 && clock != 2 && clock != 3; }
+
 /* ---- parasite: asks the kernel what only the thread itself may ask ---- */
 
 #define PARASITE_TIMERS 128
@@ -108,6 +125,7 @@ struct restorer_args {
     int32_t description_fd;  /* of description 0; others follow */
     int32_t thread_count;
     int32_t without;         /* enum without */
+    int64_t missed;          /* ns since the seal that clocks should not show */
     int32_t fault;           /* fault injection: fail this step (enum restorer_step), or 0 */
     uint64_t filter, filter_length;
     uint64_t stub_rseq, stub_rseq_size, stub_rseq_signature;

@@ -81,8 +81,8 @@ static struct bunshin_error *set_thread(struct rebuild *rebuild, struct tracee *
         } else
             ARCH_REG_RESULT(registers) = (unsigned long long)-ERESTARTSYS; /* made again, as it was */
     }
-    if (thread->sleep == SLEEP_LIMIT && !sleep_set_limit(tracee->tid, sleep_limit(thread), thread->sleep_left - rebuild->missed))
-        return bunshin_error_new(BUNSHIN_ERROR_FORK, EFAULT, "cannot set the time limit of thread %d", thread->tid);
+    if (thread->sleep == SLEEP_MILLISECONDS || thread->sleep == SLEEP_TIMESPEC)
+        (void)sleep_shorten(tracee->tid, &registers, (enum sleep_kind)thread->sleep, thread->sleep_left - rebuild->missed);
     struct iovec extended = {IMAGE_HEAP(rebuild->image, thread->extended), thread->extended.size};
     if (ptrace(PTRACE_SETREGSET, tracee->tid, NT_X86_XSTATE, &extended) != 0)
         return bunshin_error_os("cannot set the extended registers of thread %d", thread->tid);

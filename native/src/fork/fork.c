@@ -13,9 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "fork/clock.h"
 #include "fork/rebuild.h"
-
-#define CLOSELY_NS 500000000ll
 
 struct fork_stores fork_stores;
 
@@ -191,10 +190,7 @@ struct bunshin_error *fork_rebuild(struct init *init, int image_fd, const int *s
     struct image_header *image = rebuild.image;
     if (image->magic != IMAGE_MAGIC || image->size > (uint64_t)info.st_size || (int)image->store_count != store_count)
         return bunshin_error_new(BUNSHIN_ERROR_FORK, EBADMSG, "an image is damaged");
-    /* The source goes on as a fork right after each seal: a sleep must not grow by every one. A fork that comes later finds
-     * what was left at the seal. */
-    int64_t elapsed = mark - image->sealed_at;
-    rebuild.missed = elapsed > 0 && elapsed < CLOSELY_NS ? elapsed : 0;
+    TRY(clock_rebuild(&rebuild, ret_report));
     rebuild.made = calloc(image->table[TABLE_DESCRIPTION].count + 1, sizeof *rebuild.made);
     if (!rebuild.made)
         return bunshin_error_no_memory();

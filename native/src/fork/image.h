@@ -67,7 +67,8 @@ struct image_signal { /* one pending signal */
     uint8_t info[128];
 };
 
-enum sleep_kind { SLEEP_NONE, SLEEP_NANOSLEEP, SLEEP_POLL, SLEEP_FUTEX, SLEEP_LIMIT };
+/* The last two have no restart of the kernel's own: they are made again with what was left, in a register or below the stack. */
+enum sleep_kind { SLEEP_NONE, SLEEP_NANOSLEEP, SLEEP_POLL, SLEEP_FUTEX, SLEEP_MILLISECONDS, SLEEP_TIMESPEC };
 
 /* What only the thread itself can ask of itself, and set. */
 struct image_settings {
@@ -386,7 +387,9 @@ struct image_header {
     uint32_t store_count;
     int32_t last_pid;
     uint64_t next_call;
-    int64_t sealed_at; /* CLOCK_MONOTONIC ns */
+    int64_t sealed_at; /* CLOCK_MONOTONIC ns, of pid 1 */
+    int64_t sealed_boottime; /* CLOCK_BOOTTIME ns */
+    int64_t clock_offset[2]; /* of the tree's clocks, from these two */
     uint32_t generation;
     int32_t begin_inside; /* its processes must descend from a pid 1 that began in their user namespace */
     int32_t next_id[SYSV_KINDS]; /* of System V objects; -1 where there are none */

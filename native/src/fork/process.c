@@ -459,12 +459,14 @@ struct bunshin_error *capture_process(struct capture *capture, struct frozen_pro
         record.subreaper = args->subreaper;
         record.no_thp = args->no_thp;
         record.never_written_and_executed = args->never_written_and_executed;
+        int64_t since = init_now() - capture->sealed_at; /* what is left is as of the seal, for everything */
         memcpy(record.interval_timer, args->interval_timer, sizeof record.interval_timer);
         /* Kernels of before 6.13 or so start the next period only once SIGALRM is taken. While it waits, a timer that is
          * due at once does the same: the signal it sends is the one that waits. */
         int64_t *real = record.interval_timer[ITIMER_REAL];
         if ((real[0] || real[1]) && !real[2] && !real[3] && pending >> (SIGALRM - 1) & 1)
             real[3] = 1;
+        timer_left_add(record.interval_timer[0] + 2, 1000, since);
         error = read_layout(capture, frozen, args->brk, &record);
         for (int signal = 1; !error && signal <= 64; signal++)
             if (args->signals >> (signal - 1) & 1) {
@@ -476,6 +478,8 @@ struct bunshin_error *capture_process(struct capture *capture, struct frozen_pro
         for (int i = 0; !error && i < args->timer_count; i++) {
             memcpy(timers[i].interval, args->timer[i], 16);
             memcpy(timers[i].remaining, args->timer[i] + 2, 16);
+            if (clock_is_of_time(timers[i].clock))
+                timer_left_add(timers[i].remaining, 1, since);
             timers[i].overrun = args->timer_overrun[i];
             error = capture_add(capture, TABLE_TIMER, &timers[i], sizeof timers[i], NULL);
             record.timer_count++;

@@ -19,6 +19,7 @@
 
 #include "fork/births.h"
 #include "fork/capture.h"
+#include "fork/clock.h"
 #include "fork/described.h"
 #include "fork/fork.h"
 #include "fork/locate.h"
@@ -140,6 +141,8 @@ static struct bunshin_error *write_image(struct capture *capture, int *ret) {
         .store_count = (uint32_t)capture->store_count,
         .last_pid = kill_newest_pid(),
         .sealed_at = capture->sealed_at,
+        .sealed_boottime = capture->sealed_boottime,
+        .clock_offset = {capture->init->clock_offset[0], capture->init->clock_offset[1]},
         .next_call = capture->init->next_call,
         .generation = capture->init->settings.generation,
         .begin_inside = capture->not_dumpable || capture->init->settings.capabilities & CHANGES_OF_USER,
@@ -285,6 +288,8 @@ static bool await_reader(int fd) {
 
 static struct bunshin_error *freeze_and_capture(struct capture *capture, struct wire *request, int64_t deadline, int64_t *mark, int *ret_newest) {
     TRY(freeze(capture->init->proc, deadline, &capture->frozen));
+    capture->sealed_at = init_now(); /* what sleeps have left was found out just now */
+    capture->sealed_boottime = clock_boottime();
     TRY(buffer_printf(&capture->report, "freeze %.3f\nprocesses %zu\nthreads %zu\n", since(mark), capture->frozen->process_count,
                       capture->frozen->thread_count));
     TRY(fault(request, SEAL_FREEZE));
@@ -316,7 +321,7 @@ void fork_seal(struct init *init, struct wire *request) {
     int image = -1, newest = -1;
     struct bunshin_error *error = NULL;
     for (int tries = 0;; tries++) {
-        capture = (struct capture){.init = init, .sealed_at = mark, .unread = -1};
+        capture = (struct capture){.init = init, .unread = -1};
         error = freeze_and_capture(&capture, request, deadline, &mark, &newest);
         if (!error || capture.unread < 0 || tries == TRIES)
             break;

@@ -99,10 +99,34 @@ static bool clock_offset(int proc, int processor, int64_t *ret) {
     return own >= 0;
 }
 
-/* Calls that are made again with the time limit they were made with, which an argument points to; -1 for others. */
-static int limit_of(long number) { return number == SYS_semtimedop ? 3 : -1; }
+/* Calls that answer EINTR to any stop and wait for a relative time: which argument holds it, and how. */
+static enum sleep_kind timed_argument(long number, int *ret) {
+    switch (number) {
+    case SYS_epoll_wait:
+    case SYS_epoll_pwait:
+        *ret = 3;
+        return SLEEP_MILLISECONDS;
+    case SYS_epoll_pwait2:
+    case SYS_semtimedop:
+        *ret = 3;
+        return SLEEP_TIMESPEC;
+    case SYS_rt_sigtimedwait:
+        *ret = 2;
+        return SLEEP_TIMESPEC;
+    case SYS_io_getevents:
+    case SYS_io_pgetevents:
+        *ret = 4;
+        return SLEEP_TIMESPEC;
+    default:
+        return SLEEP_NONE;
+    }
+}
 
 static bool is_relative_sleep(long number, const uint64_t *argument) {
+    int at;
+    enum sleep_kind kind = timed_argument(number, &at);
+    if (kind != SLEEP_NONE)
+        return kind == SLEEP_MILLISECONDS ? (int)argument[at] > 0 : argument[at] != 0;
     switch (number) {
     case SYS_nanosleep:
         return argument[1] == 0; /* the kernel writes the rest where the caller asked for it */
@@ -113,7 +137,7 @@ static bool is_relative_sleep(long number, const uint64_t *argument) {
     case SYS_futex:
         return (argument[1] & 127) == FUTEX_WAIT && argument[3] != 0;
     default:
-        return limit_of(number) >= 0 && argument[limit_of(number)] != 0;
+        return false;
     }
 }
 
@@ -146,7 +170,55 @@ int64_t sleep_began(int proc, pid_t pid, pid_t tid) {
     return started + offset;
 }
 
+static int64_t timespec_at(pid_t pid, uint64_t address) {
+    struct timespec time;
+    struct bunshin_error *error = tracee_read(pid, address, &time, sizeof time);
+    bunshin_error_destroy(error);
+    return error ? -1 : (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+/* What was left is written below the stack, where nothing is that a program counts on while it is in a system call. */
+static uint64_t scratch_of(const arch_registers *registers) { return (ARCH_REG_SP(*registers) - ARCH_RED_ZONE - 64) & ~15ull; }
+
+bool sleep_shorten(pid_t pid, arch_registers *registers, enum sleep_kind kind, int64_t left) {
+    int at;
+    if (timed_argument((long)ARCH_REG_NUMBER(*registers), &at) != kind || kind == SLEEP_NONE)
+        return false;
+    if (left < 0)
+        left = 0;
+    if (kind == SLEEP_MILLISECONDS) {
+        ARCH_REG_ARG(*registers, at) = (unsigned long long)((left + 999999) / 1000000);
+        return true;
+    }
+    struct timespec rest = {left / 1000000000, left % 1000000000};
+    struct bunshin_error *error = tracee_write(pid, scratch_of(registers), &rest, sizeof rest);
+    if (!error)
+        ARCH_REG_ARG(*registers, at) = scratch_of(registers);
+    bunshin_error_destroy(error);
+    return !error;
+}
+
+/* The call is made again with the time it had left. */
+static void mend_timed(struct tracee *tracee) {
+    int at;
+    enum sleep_kind kind = timed_argument((long)ARCH_REG_NUMBER(tracee->registers), &at);
+    uint64_t value = kind == SLEEP_NONE ? 0 : ARCH_REG_ARG(tracee->registers, at);
+    int64_t whole = -1;
+    if (kind == SLEEP_MILLISECONDS && (int)value > 0)
+        whole = (int64_t)(int)value * 1000000;
+    else if (kind == SLEEP_TIMESPEC && value)
+        whole = timespec_at(tracee->process, value);
+    if (whole < 0)
+        return;
+    int64_t left = tracee->asleep_since ? whole - (init_now() - tracee->asleep_since) : whole;
+    tracee->sleep = kind;
+    tracee->sleep_left = left < 0 ? 0 : left > whole ? whole : left;
+    if (sleep_shorten(tracee->process, &tracee->registers, kind, tracee->sleep_left))
+        tracee->changed = true;
+}
+
 void sleep_mend_interrupted(struct tracee *tracee) {
+    tracee->sleep = SLEEP_NONE;
     if ((int64_t)ARCH_REG_NUMBER(tracee->registers) < 0 || (int64_t)ARCH_REG_RESULT(tracee->registers) != -EINTR)
         return;
     switch ((long)ARCH_REG_NUMBER(tracee->registers)) {
@@ -157,6 +229,10 @@ void sleep_mend_interrupted(struct tracee *tracee) {
     case SYS_semtimedop:
     case SYS_rt_sigtimedwait:
     case SYS_io_getevents:
+    case SYS_io_pgetevents:
+    case SYS_readv:
+    case SYS_writev:
+    case SYS_sendmmsg:
     case SYS_recvfrom:
     case SYS_recvmsg:
     case SYS_recvmmsg:
@@ -170,17 +246,11 @@ void sleep_mend_interrupted(struct tracee *tracee) {
         /* "Again, unless a handler ran": then the program sees the EINTR it would have seen. */
         ARCH_REG_RESULT(tracee->registers) = (unsigned long long)-ERESTARTNOHAND;
         tracee->changed = true;
+        mend_timed(tracee);
         break;
     default:
         break;
     }
-}
-
-static int64_t timespec_at(pid_t pid, uint64_t address) {
-    struct timespec time;
-    struct bunshin_error *error = tracee_read(pid, address, &time, sizeof time);
-    bunshin_error_destroy(error);
-    return error ? -1 : (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
 static bool was_restarted(const struct tracee *tracee) {
@@ -194,44 +264,8 @@ long sleep_number(const struct tracee *tracee) {
     return entry ? entry->number : number;
 }
 
-/*
- * The limit becomes what is left of it. The caller's own may be a constant, or used again: the new one lies below its
- * stack, where nothing is written as long as the call lasts.
- */
-static void shorten_limit(struct tracee *tracee) {
-    arch_registers *registers = &tracee->registers;
-    int limit = limit_of((long)ARCH_REG_NUMBER(*registers));
-    if (limit < 0 || (int64_t)ARCH_REG_RESULT(*registers) != -ERESTARTNOHAND || !ARCH_REG_ARG(*registers, limit))
-        return;
-    int64_t whole = timespec_at(tracee->tid, ARCH_REG_ARG(*registers, limit));
-    int64_t left = tracee->asleep_since ? whole - (init_now() - tracee->asleep_since) : whole;
-    uint64_t at = (ARCH_REG_SP(*registers) - ARCH_RED_ZONE - 256) & ~15ull;
-    if (whole < 0 || !sleep_set_limit(tracee->tid, at, left))
-        return; /* all of it again: late, not wrong */
-    ARCH_REG_ARG(*registers, limit) = at;
-    tracee->changed = true;
-    tracee->sleep = SLEEP_LIMIT;
-    tracee->sleep_left = left;
-}
-
-bool sleep_set_limit(pid_t tid, uint64_t address, int64_t left) {
-    left = left > 0 ? left : 0;
-    struct timespec time = {left / 1000000000, left % 1000000000};
-    struct bunshin_error *error = tracee_write(tid, address, &time, sizeof time);
-    bunshin_error_destroy(error);
-    return !error;
-}
-
-uint64_t sleep_limit(const struct image_thread *thread) {
-    arch_registers registers = thread->registers;
-    int limit = limit_of((long)ARCH_REG_NUMBER(registers));
-    return limit < 0 ? 0 : ARCH_REG_ARG(registers, limit);
-}
-
 void sleep_note(struct tracee *tracee) {
     arch_registers *registers = &tracee->registers;
-    tracee->sleep = SLEEP_NONE;
-    shorten_limit(tracee);
     if (!was_restarted(tracee))
         return;
     long number = sleep_number(tracee);

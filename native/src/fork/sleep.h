@@ -11,8 +11,10 @@
 
 /* When a thread that sleeps for a relative time went to sleep (CLOCK_MONOTONIC ns); 0 for others. Before it is stopped. */
 int64_t sleep_began(int proc, pid_t pid, pid_t tid);
-/* Makes a call that answered EINTR to our stop start again. */
+/* Makes a call that answered EINTR to our stop start again, with what was left of its time. */
 void sleep_mend_interrupted(struct tracee *tracee);
+/* Sets the time that such a call, to be made again, may take. False where it is none, or cannot be set. */
+bool sleep_shorten(pid_t pid, arch_registers *registers, enum sleep_kind kind, int64_t left);
 /*
  * Finds out how a stopped thread's sleep goes on, and remembers it: once a sleep was interrupted and goes on, the kernel
  * shows it as restart_syscall, and what it was is known to nobody else. Fills
@@ -21,9 +23,6 @@ void sleep_mend_interrupted(struct tracee *tracee);
 void sleep_note(struct tracee *tracee);
 /* The number of the call a thread is in, also where the kernel shows only a restart of it. */
 long sleep_number(const struct tracee *tracee);
-/* Where the time limit of a call that is made again lies (SLEEP_LIMIT), and setting it (ns). */
-uint64_t sleep_limit(const struct image_thread *thread);
-bool sleep_set_limit(pid_t tid, uint64_t address, int64_t left);
 /* In a fork: a sleep that was carried over, and when it ends (CLOCK_MONOTONIC ns). */
 void sleep_remember(const struct image_thread *thread, int64_t deadline);
 

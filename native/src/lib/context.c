@@ -47,7 +47,8 @@ int64_t without_mask(void) {
     } names[] = {{"pagemap-scan", WITHOUT_PAGEMAP_SCAN},
                  {"overlay-one-by-one", WITHOUT_OVERLAY_ONE_BY_ONE},
                  {"timer-ids", WITHOUT_TIMER_IDS},
-                 {"ipc-ids", WITHOUT_IPC_IDS}};
+                 {"ipc-ids", WITHOUT_IPC_IDS},
+                 {"time-namespace", WITHOUT_TIME_NAMESPACE}};
     const char *setting = getenv("BUNSHIN_WITHOUT");
     int64_t mask = 0;
     for (size_t i = 0; setting && i < sizeof names / sizeof *names; i++)
