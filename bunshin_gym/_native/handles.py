@@ -211,6 +211,14 @@ class SnapshotHandle(_Handle):
         assert workspace.value
         return WorkspaceHandle(workspace.value)
 
+    def resume(self, plan: bytes) -> WorkspaceHandle:
+        """A fork for the workspace that was sealed: it alone keeps connections to the outside. Once."""
+        workspace = c_void_p()
+        with self as pointer:
+            _check(_lib().bunshin_snapshot_resume(pointer, plan, len(plan), byref(workspace)))
+        assert workspace.value
+        return WorkspaceHandle(workspace.value)
+
     def fork_many(self, plans: Sequence[bytes]) -> list[WorkspaceHandle | NativeFailure]:
         n = len(plans)
         forks, errors = (c_void_p * n)(), (c_void_p * n)()

@@ -75,6 +75,7 @@ SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "bunshin_workspace_release": (ERROR, (HANDLE,)),
     "bunshin_workspace_replace": (None, (HANDLE, HANDLE)),
     "bunshin_snapshot_fork": (ERROR, (HANDLE, *BLOB, POINTER(HANDLE))),
+    "bunshin_snapshot_resume": (ERROR, (HANDLE, *BLOB, POINTER(HANDLE))),
     "bunshin_snapshot_fork_many": (
         ERROR,
         (HANDLE, POINTER(c_char_p), POINTER(c_size_t), c_size_t, POINTER(HANDLE), POINTER(ERROR)),

@@ -154,7 +154,7 @@ class NativeWorkspace:
         layers = (self.upper.hold(), *(layer.hold() for layer in sealed))
         snapshot = NativeSnapshot(self, handle, layers)
         try:
-            child = snapshot.rebuild()
+            child = snapshot.resume()
         except BaseException:
             self._handle.release()
             snapshot.close()
@@ -234,6 +234,16 @@ class NativeSnapshot:
         if isinstance(child, WorkspaceError):
             raise child if isinstance(child, ForkError) else ForkError(str(child), errno=child.errno)
         return child
+
+    def resume(self) -> NativeWorkspace:
+        """One fork, for the workspace that was sealed: what it had outside, it keeps."""
+        upper = self.engine.new_layer(self.mounts)
+        try:
+            return self._child(self._handle.resume(self._plan(upper)), upper)
+        except NativeFailure as failure:
+            upper.drop()
+            error = public_error(failure)
+            raise error if isinstance(error, ForkError) else ForkError(str(error), errno=error.errno) from failure
 
     def fork(self, n: int) -> list[NativeWorkspace | WorkspaceError]:
         uppers = [self.engine.new_layer(self.mounts) for _ in range(n)]

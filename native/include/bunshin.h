@@ -151,6 +151,9 @@ void bunshin_workspace_replace(struct bunshin_workspace *workspace, struct bunsh
 /* A new workspace from a snapshot, after a plan of its own (its own upper layer, limits). Thread-safe. */
 struct bunshin_error *bunshin_snapshot_fork(struct bunshin_snapshot *snapshot, const uint8_t *plan, size_t plan_size,
                                             struct bunshin_workspace **ret);
+/* The same for the workspace that was sealed, which goes on as it: it alone keeps connections to the outside. Once. */
+struct bunshin_error *bunshin_snapshot_resume(struct bunshin_snapshot *snapshot, const uint8_t *plan, size_t plan_size,
+                                              struct bunshin_workspace **ret);
 /* The same for n at once: errors[i] or forks[i] is set. Rebuilds run in parallel. */
 struct bunshin_error *bunshin_snapshot_fork_many(struct bunshin_snapshot *snapshot, const uint8_t *const *plans,
                                                  const size_t *plan_sizes, size_t n, struct bunshin_workspace **forks,

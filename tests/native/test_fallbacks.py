@@ -36,7 +36,7 @@ answers, [900 < struct.unpack("qqqq", buffer.raw)[2] <= 1000 for buffer in left]
         "overlay-one-by-one",
         "timer-ids",
         "ipc-ids",
-        "pagemap-scan,overlay-one-by-one,timer-ids,ipc-ids",
+        "pagemap-scan,overlay-one-by-one,timer-ids,time-namespace,ipc-ids",
     ],
 )
 def test_a_fork_of_a_fork_without(without: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ enum without {
 
 enum wire_verb {
     /* to the keeper */
-    WIRE_SPAWN = 1, /* fds: reply, control, [image, stores…]; payload: plan; args: id */
+    WIRE_SPAWN = 1, /* fds: reply, control, [image, stores…, [carrier]]; payload: plan; args: id, fault, without, with carrier */
     WIRE_END,       /* args: id; answered when the workspace is gone */
     WIRE_REMOVE,    /* payload: a path; answered when it is gone, if there is a reply socket */
     WIRE_FLUSH,

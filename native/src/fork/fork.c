@@ -181,6 +181,8 @@ struct bunshin_error *fork_rebuild(struct init *init, int image_fd, const int *s
     struct stat info;
     struct rebuild rebuild = {.init = init};
     rebuild.fault = init->fault;
+    rebuild.carrier = init->carrier;
+    rebuild.report = ret_report;
     if (fstat(image_fd, &info) != 0)
         return bunshin_error_os("cannot read an image");
     rebuild.image = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, image_fd, 0);

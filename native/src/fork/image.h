@@ -273,6 +273,7 @@ struct image_socket {
     struct span more; /* of a TCP connection: struct tcp_end; of a listener: struct tcp_pending[]; of a UDP socket: its groups */
     uint32_t mode, uid, gid;
     int32_t named; /* bound to a path */
+    int32_t outside; /* on the host's network: socket_outside.c */
     uint32_t inode;
     /* of unix sockets alone */
     struct image_credentials credentials; /* who its other end is said to be, or who made it listen */

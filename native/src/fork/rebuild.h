@@ -27,6 +27,8 @@ struct rebuild {
     bool one_table;       /* processes are born with pid 1's descriptor table, until unix sockets are made: socket_errand.c */
     const struct births *births; /* while the tree is built (tree.c) */
     struct rebuild_control *control;
+    int carrier;          /* with the source's own sockets on the host's network, or -1 */
+    struct buffer *report;
     int64_t missed; /* ns since the seal, where the fork follows it so closely that its clocks should not show it */
     struct rlimit own_limits[IMAGE_RLIMITS]; /* pid 1's, which all processes begin with */
     int *terminal; /* a slave of each pty, while stubs need it */

@@ -318,7 +318,7 @@ void fork_seal(struct init *init, struct wire *request) {
     int reply = request->fd_count ? request->fd[0] : -1;
     int64_t mark = init_now(), deadline = mark + request->argument[0];
     struct capture capture;
-    int image = -1, newest = -1;
+    int image = -1, newest = -1, carrier = -1;
     struct bunshin_error *error = NULL;
     for (int tries = 0;; tries++) {
         capture = (struct capture){.init = init, .unread = -1};
@@ -338,6 +338,8 @@ void fork_seal(struct init *init, struct wire *request) {
     if (!error && !(error = fault(request, SEAL_CAPTURE)))
         error = write_image(&capture, &image);
     if (!error)
+        error = outside_load(&capture, &carrier);
+    if (!error)
         error = fault(request, SEAL_IMAGE);
     if (!error)
         (void)fcntl(newest, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
@@ -346,12 +348,14 @@ void fork_seal(struct init *init, struct wire *request) {
                               (unsigned long long)capture.bytes_copied, (unsigned long long)capture.bytes_shared);
     if (!error) {
         struct wire answer = {.verb = WIRE_RESULT,
-                              .argument = {(int64_t)capture.bytes_copied},
+                              .argument = {(int64_t)capture.bytes_copied, carrier >= 0},
                               .payload = capture.report.data,
                               .payload_size = capture.report.size};
         answer.fd[answer.fd_count++] = image;
         for (int i = 0; i < capture.store_count; i++)
             answer.fd[answer.fd_count++] = capture.stores[i].fd;
+        if (carrier >= 0)
+            answer.fd[answer.fd_count++] = carrier;
         error = fault(request, SEAL_ANSWER);
         if (!error)
             error = wire_send(reply, &answer);
@@ -367,6 +371,7 @@ void fork_seal(struct init *init, struct wire *request) {
         init->seal_deadline = deadline;
     }
     close_if_open(&image);
+    close_if_open(&carrier);
     close_if_open(&newest);
     capture_deinit(&capture);
 }

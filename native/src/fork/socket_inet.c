@@ -90,7 +90,7 @@ struct bunshin_error *inet_refuse(struct capture *capture, int32_t description, 
 
 struct bunshin_error *socket_capture_inet(struct capture *capture, const struct holder *holder, struct image_socket *record) {
     if (capture->init->settings.network_host)
-        return capture_refuse(holder, "a socket on the host's network");
+        return outside_capture(capture, holder, record);
     if (record->type == SOCK_STREAM && record->protocol == IPPROTO_TCP)
         return tcp_capture(capture, holder, record);
     /* A listener that would also speak MPTCP (Go's are): who connects by TCP gets TCP. */
@@ -102,14 +102,17 @@ struct bunshin_error *socket_capture_inet(struct capture *capture, const struct 
 }
 
 struct bunshin_error *inet_rebuild_all(struct rebuild *rebuild) {
-    bool udp = false, tcp = false;
+    bool udp = false, tcp = false, outside = false;
     for (size_t i = 0; i < rebuild->image->table[TABLE_SOCKET].count; i++) {
         const struct image_socket *record = IMAGE_SOCKET(rebuild->image, i);
         if (record->domain == AF_INET || record->domain == AF_INET6) {
+            outside |= record->outside;
             udp |= record->type == SOCK_DGRAM;
             tcp |= record->type == SOCK_STREAM;
         }
     }
+    if (outside)
+        return outside_rebuild_all(rebuild);
     if (udp)
         TRY(udp_rebuild_all(rebuild));
     if (tcp)

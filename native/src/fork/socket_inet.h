@@ -77,6 +77,18 @@ struct bunshin_error *tcp_read_sending(struct capture *capture, int32_t descript
 struct bunshin_error *tcp_read_receiving(struct capture *capture, int32_t description, int fd, struct tcp_end *end, struct span *ret) MUST_CHECK;
 void tcp_read_state(int fd, unsigned state, struct tcp_end *ret);
 
+/* ---- socket_outside.c ---- */
+
+/* A socket on the host's network. */
+struct bunshin_error *outside_capture(struct capture *capture, const struct holder *holder, struct image_socket *record) MUST_CHECK;
+/* The carrier with all of them, for who goes on as this workspace; -1 where there are none. */
+struct bunshin_error *outside_load(struct capture *capture, int *ret) MUST_CHECK;
+struct bunshin_error *outside_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
+/* What a fork has to know of one to make a stand-in. */
+struct bunshin_error *tcp_capture_outside(struct image_socket *record, int fd) MUST_CHECK;
+/* Has a new socket refused, by a port on which nobody listens. */
+struct bunshin_error *tcp_make_refused(const struct image_socket *record, int fd) MUST_CHECK;
+
 /* ---- socket_pending.c ---- */
 
 struct pending { /* a connection taken out of a listener's queue for as long as the seal lasts */

@@ -250,6 +250,23 @@ struct bunshin_error *tcp_capture(struct capture *capture, const struct holder *
     return capture_heap(capture, &end, sizeof end, &record->more);
 }
 
+struct bunshin_error *tcp_capture_outside(struct image_socket *record, int fd) {
+    struct tcp_info info = info_of(fd);
+    if (record->state == SOCKET_LISTENING)
+        record->backlog = (int32_t)info.tcpi_sacked;
+    else if (info.tcpi_state == SYN_SENT)
+        record->state = SOCKET_CONNECTING;
+    else if (info.tcpi_state != CLOSE)
+        record->state = SOCKET_CONNECTED;
+    else {
+        struct pollfd ask = {.fd = fd, .events = POLLRDHUP};
+        if (poll(&ask, 1, 0) < 0)
+            return bunshin_error_os("cannot look at a TCP socket");
+        record->state = ask.revents & POLLRDHUP ? SOCKET_CONNECTED : SOCKET_IDLE;
+    }
+    return NULL;
+}
+
 /* ---- capture, once all are known ---- */
 
 struct known_end {
@@ -453,6 +470,8 @@ static struct bunshin_error *connect_ends(struct capture *capture, struct known_
 }
 
 struct bunshin_error *tcp_connect_all(struct capture *capture) {
+    if (capture->init->settings.network_host)
+        return NULL; /* the others are outside */
     size_t count = 0;
     bool listens = false;
     int32_t descriptions = CAPTURE_COUNT(capture, TABLE_DESCRIPTION, struct image_description);

@@ -316,7 +316,7 @@ static struct bunshin_error *make_finished(struct rebuild *rebuild, struct sizes
 }
 
 /* A port on which nobody listens, and a connection to it. */
-static struct bunshin_error *make_refused(const struct image_socket *record, int fd) {
+struct bunshin_error *tcp_make_refused(const struct image_socket *record, int fd) {
     struct endpoint nobody = {.address = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}};
     if (record->domain == AF_INET6)
         nobody = (struct endpoint){.address = {[15] = 1}};
@@ -349,7 +349,7 @@ static struct bunshin_error *make_single(struct rebuild *rebuild, int32_t index,
             return bunshin_error_os("cannot make a socket");
         TRY(inet_bind(rebuild, record, fd));
         if (record->state == SOCKET_REFUSED || record->state == SOCKET_REFUSED_TOLD)
-            TRY(make_refused(record, fd));
+            TRY(tcp_make_refused(record, fd));
     }
     socket_options_set(rebuild, record, fd, OPTIONS_LATE);
     return rebuild_place(rebuild, index, fd);

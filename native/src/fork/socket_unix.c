@@ -145,6 +145,9 @@ struct bunshin_error *socket_capture_unix(struct capture *capture, const struct 
     record->shut = known.shut;
     TRY(read_credentials(capture, holder->copy, &record->credentials));
     TRY(unix_name_capture(capture, holder, record));
+    const struct sockaddr_un *name = (const void *)(capture->table[TABLE_HEAP].data + record->name.offset);
+    if (record->name.size > offsetof(struct sockaddr_un, sun_path) && !name->sun_path[0] && capture->init->settings.network_host)
+        return capture_refuse(holder, "an abstract unix socket on the host's network, where a name is there once");
     if (record->state == SOCKET_LISTENING) {
         record->pending = known.clients;
         return NULL;

@@ -218,8 +218,12 @@ static struct bunshin_error *begin(struct init *init, const struct wire *request
     init_watch(init, init->control);
     TRY(session_prepare(init));
     TRY(buffer_printf(ret_report, "setup %.3f\n", (double)(init_now() - began) / 1e6));
-    if (request->fd_count > 2)
-        TRY(fork_rebuild(init, request->fd[2], request->fd + 3, (int)request->fd_count - 3, ret_report));
+    if (request->fd_count > 2) {
+        int stores = (int)request->fd_count - 3;
+        if (request->argument[3] && stores > 0)
+            init->carrier = request->fd[3 + --stores];
+        TRY(fork_rebuild(init, request->fd[2], request->fd + 3, stores, ret_report));
+    }
     return NULL;
 }
 
@@ -261,7 +265,7 @@ void init_main(const struct wire *request, int oom_fd, bool inside) {
     static struct init init;
     if (!inside && request->fd_count > 2 && fork_begins_inside(request->fd[2]))
         begin_inside(request, oom_fd);
-    init = (struct init){.control = request->fd_count > 1 ? request->fd[1] : -1, .oom_fd = oom_fd, .fault = (int)request->argument[1], .without = (int)request->argument[2]};
+    init = (struct init){.carrier = -1, .control = request->fd_count > 1 ? request->fd[1] : -1, .oom_fd = oom_fd, .fault = (int)request->argument[1], .without = (int)request->argument[2]};
     int reply = request->fd_count ? request->fd[0] : -1;
     struct buffer report = {0};
     struct bunshin_error *error = begin(&init, request, &report);

@@ -124,6 +124,7 @@ struct init {
     void *frozen;      /* fork/freeze.c's list while sealed */
     int64_t next_poll; /* limits */
     int without;       /* enum without: abilities that are not to be used */
+    int carrier;       /* what only the source's own rebuild gets (fork/socket_outside.c), or -1 */
     int64_t clock_offset[2]; /* ns by which CLOCK_MONOTONIC and CLOCK_BOOTTIME of the tree are ahead of ours (fork/clock.c) */
     int fault;         /* a step of the rebuild that is made to fail, for tests; 0 for none */
 };

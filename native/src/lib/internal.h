@@ -34,6 +34,7 @@ struct bunshin_snapshot {
     int image;
     int *store; /* page stores, this snapshot's own last */
     int store_count;
+    int carrier; /* sockets of the workspace it was made of, for that one alone; -1 for none */
     uint64_t size;
     char *report;
 };
@@ -66,7 +67,7 @@ struct start_ticket {
     int answer;
 };
 struct bunshin_error *workspace_begin(struct bunshin_context *context, const uint8_t *plan, size_t plan_size,
-                                      const struct bunshin_snapshot *snapshot, struct start_ticket *ret) MUST_CHECK;
+                                      const struct bunshin_snapshot *snapshot, bool resume, struct start_ticket *ret) MUST_CHECK;
 struct bunshin_error *workspace_await(struct start_ticket *ticket, struct bunshin_workspace **ret) MUST_CHECK;
 
 #endif

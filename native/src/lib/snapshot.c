@@ -25,6 +25,11 @@ struct bunshin_error *bunshin_workspace_seal(struct bunshin_workspace *workspace
     context_hold(snapshot->context);
     snapshot->image = answer.fd[0];
     answer.fd[0] = -1;
+    snapshot->carrier = -1;
+    if (answer.argument[1] && answer.fd_count > 1) {
+        snapshot->carrier = answer.fd[--answer.fd_count];
+        answer.fd[answer.fd_count] = -1;
+    }
     for (uint32_t i = 1; i < answer.fd_count; i++) {
         store[snapshot->store_count++] = answer.fd[i];
         answer.fd[i] = -1;
@@ -48,8 +53,20 @@ struct bunshin_error *bunshin_workspace_release(struct bunshin_workspace *worksp
 struct bunshin_error *bunshin_snapshot_fork(struct bunshin_snapshot *snapshot, const uint8_t *plan, size_t plan_size,
                                                 struct bunshin_workspace **ret) {
     struct start_ticket ticket;
-    TRY(workspace_begin(snapshot->context, plan, plan_size, snapshot, &ticket));
+    TRY(workspace_begin(snapshot->context, plan, plan_size, snapshot, false, &ticket));
     struct bunshin_error *error = workspace_await(&ticket, ret);
+    return error ? bunshin_error_wrap(error, "cannot fork") : NULL;
+}
+
+struct bunshin_error *bunshin_snapshot_resume(struct bunshin_snapshot *snapshot, const uint8_t *plan, size_t plan_size,
+                                                  struct bunshin_workspace **ret) {
+    struct start_ticket ticket;
+    struct bunshin_error *error = workspace_begin(snapshot->context, plan, plan_size, snapshot, true, &ticket);
+    if (!error)
+        error = workspace_await(&ticket, ret);
+    if (snapshot->carrier >= 0)
+        close(snapshot->carrier); /* for this one, and only once */
+    snapshot->carrier = -1;
     return error ? bunshin_error_wrap(error, "cannot fork") : NULL;
 }
 
@@ -61,7 +78,7 @@ struct bunshin_error *bunshin_snapshot_fork_many(struct bunshin_snapshot *snapsh
         return bunshin_error_no_memory();
     for (size_t i = 0; i < n; i++) {
         forks[i] = NULL;
-        errors[i] = workspace_begin(snapshot->context, plans[i], plan_sizes[i], snapshot, &tickets[i]);
+        errors[i] = workspace_begin(snapshot->context, plans[i], plan_sizes[i], snapshot, false, &tickets[i]);
     }
     for (size_t i = 0; i < n; i++) {
         if (errors[i])
@@ -83,6 +100,8 @@ void bunshin_snapshot_destroy(struct bunshin_snapshot *snapshot) {
         return;
     if (getpid() == snapshot->context->owner) {
         close(snapshot->image);
+        if (snapshot->carrier >= 0)
+            close(snapshot->carrier);
         for (int i = 0; i < snapshot->store_count; i++)
             close(snapshot->store[i]);
     }

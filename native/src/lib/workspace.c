@@ -18,7 +18,7 @@
 /* ---- birth and death ---- */
 
 struct bunshin_error *workspace_begin(struct bunshin_context *context, const uint8_t *plan, size_t plan_size,
-                                      const struct bunshin_snapshot *snapshot, struct start_ticket *ret) {
+                                      const struct bunshin_snapshot *snapshot, bool resume, struct start_ticket *ret) {
     TRY(context_check_owner(context));
     struct bunshin_workspace *workspace = calloc(1, sizeof *workspace);
     int pair[2];
@@ -38,9 +38,12 @@ struct bunshin_error *workspace_begin(struct bunshin_context *context, const uin
         fds[count++] = snapshot->image;
         for (int i = 0; i < snapshot->store_count && count < WIRE_FDS_MAX - 2; i++)
             fds[count++] = snapshot->store[i];
+        resume = resume && snapshot->carrier >= 0;
+        if (resume)
+            fds[count++] = snapshot->carrier;
     }
     struct request request = {
-        .verb = WIRE_SPAWN, .argument = {workspace->id, fault_step("rebuild"), without_mask()}, .payload = plan, .payload_size = plan_size, .fd = fds, .fd_count = count};
+        .verb = WIRE_SPAWN, .argument = {workspace->id, fault_step("rebuild"), without_mask(), snapshot && resume}, .payload = plan, .payload_size = plan_size, .fd = fds, .fd_count = count};
     struct bunshin_error *error = request_send(context->socket, &request, &ret->answer);
     close(pair[1]);
     if (error) {
@@ -70,7 +73,7 @@ struct bunshin_error *workspace_await(struct start_ticket *ticket, struct bunshi
 struct bunshin_error *bunshin_workspace_create(struct bunshin_context *context, const uint8_t *plan, size_t plan_size,
                                                    struct bunshin_workspace **ret) {
     struct start_ticket ticket;
-    TRY(workspace_begin(context, plan, plan_size, NULL, &ticket));
+    TRY(workspace_begin(context, plan, plan_size, NULL, false, &ticket));
     return workspace_await(&ticket, ret);
 }
 
