@@ -255,7 +255,7 @@ struct bunshin_error *socket_options_capture(const struct holder *holder, const 
     if (record->type == SOCK_STREAM) {
         char name[16] = "";
         socklen_t length = sizeof name;
-        if (getsockopt(fd, IPPROTO_TCP, TCP_ULP, name, &length) == 0 && length && *name)
+        if (getsockopt(fd, IPPROTO_TCP, TCP_ULP, name, &length) == 0 && length && *name && strncmp(name, "mptcp", 5) != 0)
             return capture_refuse(holder, "a TCP socket with the protocol %.10s in the kernel", name);
     }
     return NULL;

@@ -443,6 +443,8 @@ static struct bunshin_error *connect_ends(struct capture *capture, struct known_
         for (size_t j = 0; j < count && !ends[i].peer; j++)
             if (endpoint_same(&ends[i].here, &ends[j].there) && endpoint_same(&ends[i].there, &ends[j].here))
                 ends[i].peer = &ends[j];
+        if (ends[i].peer == &ends[i])
+            return buffer_deinit(&list), inet_refuse(capture, ends[i].description, "a TCP socket that is connected to itself");
         struct image_socket *socket = socket_at(capture, ends[i].description);
         socket->peer = ends[i].peer ? ends[i].peer->description : IMAGE_NONE;
         if (ends[i].pending)

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -250,6 +251,29 @@ static struct bunshin_error *make_pending(struct rebuild *rebuild, struct sizes 
     return rebuild_place(rebuild, pending->client, fd);
 }
 
+/*
+ * Of listeners that share a port the kernel chooses one for each client. For the while it is told which: a program of one
+ * instruction, whose answer is a place in the order in which they began to listen.
+ */
+static bool choose_listener(const struct rebuild *rebuild, int32_t index, int fd, bool end) {
+    if (end)
+        return setsockopt(fd, SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, &(int){0}, sizeof(int)) == 0;
+    const struct image_socket *own = IMAGE_SOCKET(rebuild->image, IMAGE_DESCRIPTION(rebuild->image, index)->object);
+    struct endpoint name = endpoint_of(IMAGE_HEAP(rebuild->image, own->name), own->name.size);
+    uint32_t place = 0;
+    for (int32_t i = 0; i < index; i++) {
+        const struct image_description *record = IMAGE_DESCRIPTION(rebuild->image, i);
+        const struct image_socket *other = record->kind == KIND_SOCKET ? IMAGE_SOCKET(rebuild->image, record->object) : NULL;
+        if (!other || other->state != SOCKET_LISTENING || other->domain != own->domain)
+            continue;
+        struct endpoint there = endpoint_of(IMAGE_HEAP(rebuild->image, other->name), other->name.size);
+        place += endpoint_same(&name, &there) && socket_int_option(rebuild_fd(rebuild, i), SOL_SOCKET, SO_REUSEPORT);
+    }
+    struct sock_filter code = BPF_STMT(BPF_RET | BPF_K, place);
+    struct sock_fprog program = {1, &code};
+    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program) == 0;
+}
+
 /* ---- single ones ---- */
 
 /*
@@ -384,8 +408,11 @@ struct bunshin_error *tcp_rebuild_all(struct rebuild *rebuild) {
                 error = make_connection(rebuild, &sizes, i, record);
             else if (pass == PEND && record->state == SOCKET_LISTENING) {
                 const struct tcp_pending *pending = (const void *)IMAGE_HEAP(image, record->more);
+                bool shares = record->more.size && socket_int_option(fd, SOL_SOCKET, SO_REUSEPORT) && choose_listener(rebuild, i, fd, false);
                 for (size_t j = 0; !error && j < record->more.size / sizeof *pending; j++)
                     error = make_pending(rebuild, &sizes, fd, &pending[j]);
+                if (shares)
+                    (void)choose_listener(rebuild, i, fd, true);
             } else if (pass == AWAIT && record->state == SOCKET_PENDING && !rebuild->made[i]) {
                 struct tcp_pending lonely = {.client = i, .client_name = endpoint_of(IMAGE_HEAP(image, record->name), record->name.size)};
                 error = make_pending(rebuild, &sizes, -1, &lonely);
