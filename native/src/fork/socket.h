@@ -1,8 +1,8 @@
 /*
  * What the files about sockets share: socket.c (options, the order); socket_unix.h says which are about unix sockets;
- * socket_netlink.c; and of the internet's,
- * socket_inet.c (addresses, the order), socket_options.c, socket_udp.c, socket_tcp.c and socket_tcp_rebuild.c (connections),
- * socket_pending.c (connections that nobody has accepted yet).
+ * socket_netlink.c; and of the internet's, socket_inet.c (addresses, the order), socket_options.c, socket_udp.c, socket_tcp.c,
+ * socket_tcp_connect.c and socket_tcp_rebuild.c (connections), socket_pending.c (those that nobody has accepted yet),
+ * socket_outside.c (the host's network).
  */
 #ifndef BUNSHIN_FORK_SOCKET_H
 #define BUNSHIN_FORK_SOCKET_H

@@ -42,7 +42,27 @@ void socket_set_buffer(int fd, int name, int size, int locks);
 struct bunshin_error *udp_capture(struct capture *capture, const struct holder *holder, struct image_socket *record) MUST_CHECK;
 struct bunshin_error *udp_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 
-/* ---- socket_tcp.c, socket_tcp_rebuild.c ---- */
+/* ---- socket_tcp.c, socket_tcp_connect.c, socket_tcp_rebuild.c ---- */
+
+enum tcp_state {
+    STATE_ESTABLISHED = 1,
+    STATE_SYN_SENT,
+    STATE_SYN_RECV,
+    STATE_FIN_WAIT1,
+    STATE_FIN_WAIT2,
+    STATE_TIME_WAIT,
+    STATE_CLOSE,
+    STATE_CLOSE_WAIT,
+    STATE_LAST_ACK,
+    STATE_LISTEN,
+    STATE_CLOSING,
+};
+
+struct listed { /* of /proc/net/tcp and tcp6 */
+    struct endpoint here, there;
+    unsigned state;
+    uint64_t inode;
+};
 
 struct tcp_end { /* of a connection; where its streams stand does not count a FIN */
     uint32_t sent_to, received_to;
@@ -72,6 +92,11 @@ struct bunshin_error *tcp_connect_all(struct capture *capture) MUST_CHECK;
 struct bunshin_error *tcp_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 
 bool tcp_repair(int fd, int value);
+unsigned tcp_state_of(int fd);
+/* Looks at exactly so many bytes of what can be read. */
+struct bunshin_error *tcp_peek(struct capture *capture, int fd, size_t size, struct span *ret, size_t *ret_got) MUST_CHECK;
+/* struct listed[]: every TCP socket of the workspace's network. */
+struct bunshin_error *tcp_list(struct capture *capture, struct buffer *ret) MUST_CHECK;
 /* Reads one end's sending side: what is not confirmed yet; then its receiving side. */
 struct bunshin_error *tcp_read_sending(struct capture *capture, int32_t description, int fd, struct tcp_end *end, struct span *ret) MUST_CHECK;
 struct bunshin_error *tcp_read_receiving(struct capture *capture, int32_t description, int fd, struct tcp_end *end, struct span *ret) MUST_CHECK;
