@@ -400,7 +400,9 @@ struct bunshin_error *tcp_rebuild_all(struct rebuild *rebuild) {
                 continue;
             bool connected = record->state == SOCKET_CONNECTED || record->state == SOCKET_ORPHAN || record->state == SOCKET_PENDING;
             int fd = rebuild_fd(rebuild, i);
-            if (pass == BIND && !connected)
+            /* The other end that a closed one gets for the moment takes a port that is nobody's: once all have theirs. */
+            bool closed = record->state == SOCKET_FINISHED || record->state == SOCKET_RESET;
+            if (pass == (closed ? CONNECT : BIND) && !connected)
                 error = make_single(rebuild, i, record);
             else if (pass == LISTEN && record->state == SOCKET_LISTENING && listen(fd, record->backlog) != 0)
                 error = bunshin_error_os("cannot listen on a port again");

@@ -248,6 +248,18 @@ static struct bunshin_error *send_again(int from, const struct datagram *datagra
     return NULL;
 }
 
+/* Whether something in the queue came from a port: then nobody else may have it while that is sent again. */
+static bool is_source(const struct rebuild *rebuild, const struct image_socket *record, uint16_t port) {
+    const uint8_t *at = IMAGE_HEAP(rebuild->image, record->queue), *end = at + record->queue.size;
+    struct datagram datagram;
+    for (; at + sizeof datagram <= end; at += sizeof datagram + ((datagram.size + 7) & ~7u)) {
+        memcpy(&datagram, at, sizeof datagram);
+        if (datagram.source.port == port)
+            return true;
+    }
+    return false;
+}
+
 /* Gives a new socket its queue, through a port that it has for the moment. */
 static struct bunshin_error *fill(struct rebuild *rebuild, const struct image_socket *record, int fd) {
     const uint8_t *at = IMAGE_HEAP(rebuild->image, record->queue), *end = at + record->queue.size;
@@ -259,15 +271,26 @@ static struct bunshin_error *fill(struct rebuild *rebuild, const struct image_so
         loopback = (struct endpoint){.address = {[15] = 1}};
     struct bunshin_error *error = NULL;
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &(int){1 << 28}, sizeof(int)); /* as large as it gets: nothing may be dropped */
-    sink = socket(record->domain, SOCK_DGRAM | SOCK_CLOEXEC, record->protocol);
     socklen_t sink_length = endpoint_to(&loopback, record->domain, &sink_name);
-    if (sink < 0 || bind(sink, (struct sockaddr *)&sink_name, sink_length) != 0 || getsockname(sink, (struct sockaddr *)&sink_name, &length) != 0 ||
-        sendto(fd, "", 0, 0, (struct sockaddr *)&sink_name, length) != 0)
-        error = bunshin_error_os("cannot give a UDP socket a port");
-    length = sizeof own;
-    if (!error && getsockname(fd, (struct sockaddr *)&own, &length) != 0)
-        error = bunshin_error_os("cannot give a UDP socket a port");
-    uint16_t port = error ? 0 : endpoint_of(&own, length).port;
+    uint16_t port = 0;
+    for (int tries = 0; !error && !port; tries++) {
+        struct sockaddr_storage bound = {0};
+        length = sizeof bound;
+        sink = socket(record->domain, SOCK_DGRAM | SOCK_CLOEXEC, record->protocol);
+        if (tries == 100 || sink < 0 || bind(sink, (struct sockaddr *)&sink_name, sink_length) != 0 ||
+            getsockname(sink, (struct sockaddr *)&bound, &length) != 0 || sendto(fd, "", 0, 0, (struct sockaddr *)&bound, length) != 0 ||
+            getsockname(fd, (struct sockaddr *)&own, &length) != 0) {
+            error = bunshin_error_os("cannot give a UDP socket a port");
+            break;
+        }
+        port = endpoint_of(&own, length).port;
+        if (!is_source(rebuild, record, port) && !is_source(rebuild, record, endpoint_of(&bound, length).port))
+            break;
+        close(sink);
+        (void)connect(fd, (struct sockaddr *)&nobody, sizeof nobody);
+        sink = -1;
+        port = 0;
+    }
     while (!error && at + sizeof(struct datagram) <= end) {
         struct datagram datagram;
         memcpy(&datagram, at, sizeof datagram);
