@@ -182,3 +182,17 @@ struct bunshin_error *file_rebuild(struct rebuild *rebuild, int32_t index) {
         return bunshin_error_os("cannot open %.300s", path);
     return rebuild_place(rebuild, index, fd);
 }
+
+bool file_is_later(const struct rebuild *rebuild, int32_t index) {
+    const struct image_description *record = IMAGE_DESCRIPTION(rebuild->image, index);
+    struct stat info;
+    return rebuild->one_table && record->kind == KIND_FILE && record->flags & O_PATH &&
+           lstat((const char *)IMAGE_HEAP(rebuild->image, record->path), &info) == 0 && S_ISSOCK(info.st_mode);
+}
+
+struct bunshin_error *file_rebuild_later(struct rebuild *rebuild) {
+    for (int32_t i = 0; i < (int32_t)rebuild->image->table[TABLE_DESCRIPTION].count; i++)
+        if (!rebuild->made[i] && IMAGE_DESCRIPTION(rebuild->image, i)->kind == KIND_FILE)
+            TRY(file_rebuild(rebuild, i));
+    return NULL;
+}

@@ -113,11 +113,11 @@ static struct bunshin_error *rebuild_descriptions(struct rebuild *rebuild) {
     TRY(socket_rebuild_all(rebuild));
     /* What shows a FIFO, a socket or a terminal without opening it: these are there now. */
     for (int32_t i = 0; i < count; i++)
-        if (is_path_only(IMAGE_DESCRIPTION(image, i)))
+        if (is_path_only(IMAGE_DESCRIPTION(image, i)) && !file_is_later(rebuild, i))
             TRY(file_rebuild(rebuild, i));
     TRY(tmpfs_finish(rebuild));
     for (int32_t i = 0; i < count; i++)
-        if (!rebuild->made[i] && !socket_is_later(rebuild, i))
+        if (!rebuild->made[i] && !socket_is_later(rebuild, i) && !file_is_later(rebuild, i))
             return bunshin_error_new(BUNSHIN_ERROR_FORK, EINVAL, "an image holds a description of kind %d that nothing makes",
                                      IMAGE_DESCRIPTION(image, i)->kind);
     return NULL;

@@ -42,6 +42,9 @@ struct bunshin_error *rebuild_place(struct rebuild *rebuild, int32_t index, int 
 void rebuild_set_flags(int fd, int flags);
 
 struct bunshin_error *file_rebuild(struct rebuild *rebuild, int32_t index) MUST_CHECK;
+/* What shows the file of a unix socket, which has none before there are processes. */
+bool file_is_later(const struct rebuild *rebuild, int32_t index);
+struct bunshin_error *file_rebuild_later(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *ghost_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *pipe_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *anonymous_rebuild(struct rebuild *rebuild, int32_t index) MUST_CHECK;

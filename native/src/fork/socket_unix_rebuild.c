@@ -409,6 +409,8 @@ struct bunshin_error *socket_rebuild_later(struct rebuild *rebuild) {
         error = name_and_fill_all(&maker, count);
     if (!error)
         error = finish_all(&maker, count);
+    if (!error)
+        error = file_rebuild_later(rebuild);
     for (int32_t i = 0; maker.mate && i < count; i++)
         if (maker.mate[i] >= 0)
             close(maker.mate[i]);
