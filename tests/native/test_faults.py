@@ -29,7 +29,7 @@ WITHOUT_OCCASION = {"STEP_SCHEDULE", "STEP_LIMIT"}
 
 @pytest.fixture
 def source() -> Iterator[Workspace]:
-    """A shell with a job, a python with threads, a timer, a pending signal, a semaphore: something for every step."""
+    """A shell with a job, a python with threads, a timer, a pending signal, a semaphore, sockets: something for every step."""
     with Workspace(WorkspaceSpec()) as workspace:
         workspace.run("n=5; cd /tmp; echo a > file; sleep 1000 &")
         code = (
@@ -38,7 +38,8 @@ def source() -> Iterator[Workspace]:
             "signal.signal(signal.SIGUSR1, lambda *_: None)\n"
             "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
             "signal.raise_signal(signal.SIGUSR1)\n"
-            "import ctypes\n"
+            "import ctypes, socket\n"
+            "pair = socket.socketpair()\n"
             "libc = ctypes.CDLL(None)\n"
             "libc.semop(libc.semget(7, 1, 0o1600), b'\\0\\0\\1\\0\\0\\x10', 1)\n"
             "signal.setitimer(signal.ITIMER_REAL, 1000)[0]\n"

@@ -289,7 +289,7 @@ struct image_pending { /* a connection that nobody has accepted yet */
     struct span name, queue; /* of the client, where that is closed; and what the client has sent */
 };
 
-struct image_message { /* in the queue of a unix socket; followed by the sender's address, descriptions (int32_t each), bytes */
+struct image_message { /* in the queue of a unix socket; followed by the sender's address, descriptions (int32_t each), bytes; padded to 8 */
     uint64_t size;
     int32_t pid; /* who sent it, 0: it does not say */
     uint32_t uid, gid;

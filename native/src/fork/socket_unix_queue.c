@@ -137,7 +137,9 @@ static struct bunshin_error *add_message(struct capture *capture, const struct h
     }
     if (with_descriptors)
         look->count = 0; /* the capture has them now */
-    return error ? error : buffer_append(ret, bytes, size);
+    if (!error)
+        error = buffer_append(ret, bytes, size);
+    return error || ret->size % 8 == 0 ? error : buffer_extend(ret, 8 - ret->size % 8, NULL);
 }
 
 static struct bunshin_error *read_stream(struct capture *capture, const struct holder *holder, struct look *look, uint32_t bytes, struct buffer *ret) {
@@ -163,9 +165,10 @@ static struct bunshin_error *read_stream(struct capture *capture, const struct h
             if (look->count || recv(look->fd, &byte, 1, MSG_OOB | MSG_PEEK | MSG_DONTWAIT) != 1 || byte != (char)look->room[0])
                 error = capture_refuse(holder, "a unix socket with a byte out of band among descriptors");
             if (!error) {
+                size_t begin = ret->size;
                 error = add_message(capture, holder, look, false, look->room, 1, false, ret);
                 if (!error)
-                    ((struct image_message *)(void *)(ret->data + ret->size - 1 - sizeof(struct image_message)))->urgent = 1;
+                    ((struct image_message *)(void *)(ret->data + begin))->urgent = 1;
                 got--;
                 memmove(look->room, look->room + 1, got);
                 at++;
@@ -252,7 +255,7 @@ bool unix_queue_next(const struct image_header *image, const struct span *queue,
     ret->address = (const void *)(data + sizeof ret->head);
     ret->descriptions = (const uint8_t *)ret->address + ret->head.address_size;
     ret->bytes = ret->descriptions + ret->head.description_count * sizeof(int32_t);
-    *at += (uint64_t)(ret->bytes - data) + ret->head.size;
+    *at = (*at + (uint64_t)(ret->bytes - data) + ret->head.size + 7) & ~7ull;
     return true;
 }
 
