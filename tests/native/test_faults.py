@@ -29,7 +29,7 @@ WITHOUT_OCCASION = {"STEP_SCHEDULE", "STEP_LIMIT"}
 
 @pytest.fixture
 def source() -> Iterator[Workspace]:
-    """A shell with a job, a python with threads, a timer, a pending signal, a semaphore, sockets: something for every step."""
+    """A shell with a job, a python with threads, a timer, a signal, a semaphore, sockets: something for every step."""
     with Workspace(WorkspaceSpec()) as workspace:
         workspace.run("n=5; cd /tmp; echo a > file; sleep 1000 &")
         code = (

@@ -169,6 +169,8 @@ static struct bunshin_error *capture_pidfd(struct capture *capture, const struct
     }
     if (state.pid == 0)
         return capture_refuse(holder, "a pidfd of a process outside");
+    if (holder->in_flight && state.thread == PIDFD_OF_OTHER_THREAD)
+        return capture_refuse(holder, "a pidfd of a thread"); /* which is born when all queues are full */
     ret->kind = KIND_PIDFD;
     return capture_heap(capture, &state, sizeof state, &ret->data);
 }

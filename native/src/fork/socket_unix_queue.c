@@ -278,9 +278,10 @@ uint64_t unix_queue_piece(uint64_t bytes, uint64_t memory) {
 /* A process that does not exist yet when descriptions are made has a place holder for its pidfd: now it does. */
 static struct bunshin_error *open_pidfd(struct rebuild *rebuild, int32_t description) {
     const struct image_description *record = IMAGE_DESCRIPTION(rebuild->image, description);
-    if (record->kind != KIND_PIDFD)
+    const struct image_pidfd *state = (const void *)IMAGE_HEAP(rebuild->image, record->data);
+    if (record->kind != KIND_PIDFD || state->pid < 0)
         return NULL;
-    int pidfd = (int)syscall(SYS_pidfd_open, *(const int32_t *)(const void *)IMAGE_HEAP(rebuild->image, record->data), record->flags & O_NONBLOCK);
+    int pidfd = (int)syscall(SYS_pidfd_open, state->pid, (record->flags & O_NONBLOCK) | (state->thread ? O_EXCL : 0));
     if (pidfd < 0 || dup3(pidfd, rebuild_fd(rebuild, description), O_CLOEXEC) < 0)
         return bunshin_error_os("cannot open a pidfd again");
     close(pidfd);

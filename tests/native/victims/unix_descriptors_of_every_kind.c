@@ -42,7 +42,13 @@ static void put(int to) {
     fd = (int)must(epoll_create1(0));
     must(epoll_ctl(fd, EPOLL_CTL_ADD, watched, &(struct epoll_event){EPOLLIN, {.u64 = 77}}));
     post_away(to, "epoll", fd);
+    pid_t other = (pid_t)must(fork());
+    if (other == 0)
+        _exit(0);
+    int dead = (int)syscall(SYS_pidfd_open, other, 0);
+    child_ends_well(other);
     post_away(to, "pidfd", (int)syscall(SYS_pidfd_open, child, 0));
+    post_away(to, "pidfd of the dead", dead);
     post_away(to, "null", open("/dev/null", O_RDWR));
     fd = (int)must(socket(AF_UNIX, SOCK_STREAM, 0));
     must(bind(fd, &(struct sockaddr){.sa_family = AF_UNIX}, sizeof(sa_family_t))); /* the kernel picks a name */
@@ -101,6 +107,8 @@ static void take(int from) {
     must(epoll_ctl(fd, EPOLL_CTL_DEL, watched, NULL));
     fd = fetch_one(from, "pidfd");
     must(syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0));
+    fd = fetch_one(from, "pidfd of the dead");
+    expect(syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0) == -1 && errno == ESRCH, "the dead lives");
     fd = fetch_one(from, "null");
     expect(read(fd, text, 1) == 0, "/dev/null");
     fd = fetch_one(from, "listener");
