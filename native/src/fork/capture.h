@@ -70,7 +70,7 @@ struct bunshin_error *capture_text(struct capture *capture, const char *text, st
 #define CAPTURE_COUNT(c, t, type) ((int32_t)((c)->table[t].size / sizeof(type)))
 #define CAPTURE_AT(c, t, type, i) ((type *)(void *)((c)->table[t].data) + (i))
 
-/* ---- one process (process.c) ---- */
+/* ---- one process (process.c; parasite.c) ---- */
 struct parasite { /* code of ours in a frozen process, while it is asked */
     struct tracee *leader;
     uint64_t vdso;
@@ -80,6 +80,7 @@ struct parasite { /* code of ours in a frozen process, while it is asked */
 struct bunshin_error *parasite_enter(struct tracee *leader, uint64_t vdso, struct parasite *ret) MUST_CHECK;
 struct bunshin_error *parasite_run(struct parasite *parasite, struct tracee *thread) MUST_CHECK;
 void parasite_leave(struct parasite *parasite);
+uint64_t parasite_code_size(void); /* its arguments lie behind it */
 
 struct bunshin_error *capture_process(struct capture *capture, struct frozen_process *frozen) MUST_CHECK;
 
