@@ -37,6 +37,7 @@ struct capture {
     unsigned tmpfs[2];      /* devices (tmpfs.c) */
     unsigned memory_device; /* where the kernel keeps memfds, shared anonymous memory and System V segments */
     uint64_t store_end; /* of the new store */
+    size_t pieces_most; /* of the process at hand: so many may a mapping become */
     bool flatten;       /* the process at hand stands on too many pieces: all of it is stored anew */
     uint64_t bytes_copied, bytes_shared;
     struct buffer bounce;
@@ -87,7 +88,7 @@ struct bunshin_error *capture_process(struct capture *capture, struct frozen_pro
 /* ---- what is shared against custom (apart.c) ---- */
 struct bunshin_error *apart_refuse(struct capture *capture) MUST_CHECK;
 
-/* ---- memory (memory.c) ---- */
+/* ---- memory (mappings.c, memory.c) ---- */
 enum mapping_flag { /* of VmFlags in /proc/PID/smaps */
     MAPPING_GROWS = 1,
     MAPPING_LOCKED = 2,

@@ -26,120 +26,12 @@
 #define ANON_GAP_PAGES 32
 #define STORE_GAP_PAGES 4
 #define PIECES_MOST 256
+/* A process may have 65,530 mappings. Every piece may cost two. */
+#define MAPPINGS_MOST 60000
+/* Where there is no room for pieces, a mapping up to this size becomes one, all of it. */
+#define WHOLE_MOST (16ull << 20)
 /* A process that stands on more pieces than this is stored anew, in one. */
 #define STORE_MAPPINGS_MOST 2000
-
-/* ---- the map of a process ---- */
-
-void mappings_deinit(struct mappings *mappings) {
-    buffer_deinit(&mappings->text);
-    free(mappings->list);
-    *mappings = (struct mappings){0};
-}
-
-static char classify(const struct capture *capture, struct mapping *mapping) {
-    const char *path = mapping->path;
-    if (*path == '[') {
-        if (!strcmp(path, "[stack]"))
-            return 's';
-        if (!strcmp(path, "[vdso]"))
-            return 'v';
-        if (!strcmp(path, "[heap]") || !strncmp(path, "[anon:", 6))
-            return 'a';
-        return !strncmp(path, "[anon_shmem", 11) ? 'f' : 'x';
-    }
-    if (!mapping->inode && strncmp(path, "/SYSV", 5)) /* a System V segment's inode is its id */
-        return *path ? 'x' : 'a';
-    for (int i = 0; i < capture->store_count; i++)
-        if (capture->stores[i].inode == mapping->inode && !strncmp(path, "/memfd:bunshin-pages", 20)) {
-            mapping->store = i;
-            return 'p';
-        }
-    return 'f';
-}
-
-static unsigned read_flags(const char *text) {
-    static const struct {
-        const char *name;
-        unsigned flag;
-    } flags[] = {{" gd", MAPPING_GROWS},      {" lo", MAPPING_LOCKED},           {" lf", MAPPING_LOCKED_ON_FAULT},
-                 {" dc", MAPPING_NOT_FOR_CHILDREN}, {" wf", MAPPING_WIPED_IN_CHILDREN}, {" dd", MAPPING_NOT_DUMPED},
-                 {" hg", MAPPING_HUGE},       {" nh", MAPPING_NOT_HUGE},         {" mg", MAPPING_MERGEABLE},
-                 {" mw", MAPPING_MAY_WRITE},  {" ht", MAPPING_HUGE_PAGES},
-                 {" sl", MAPPING_SEALED}};
-    unsigned found = 0;
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        if (strstr(text, flags[i].name))
-            found |= flags[i].flag;
-    return found;
-}
-
-static void read_mapping(struct capture *capture, char *line, struct mapping *mapping) {
-    char *at = line;
-    mapping->start = strtoull(at, &at, 16);
-    mapping->end = strtoull(at + 1, &at, 16);
-    at++;
-    mapping->protection = (at[0] == 'r' ? PROT_READ : 0) | (at[1] == 'w' ? PROT_WRITE : 0) | (at[2] == 'x' ? PROT_EXEC : 0);
-    mapping->shared = at[3] == 's';
-    mapping->offset = strtoull(at + 5, &at, 16);
-    unsigned major = (unsigned)strtoul(at + 1, &at, 16);
-    mapping->device = major << 20 | (unsigned)strtoul(at + 1, &at, 16);
-    mapping->inode = strtoull(at + 1, &at, 10);
-    while (*at == ' ')
-        at++;
-    size_t length = strlen(at);
-    if (length > 10 && !strcmp(at + length - 10, " (deleted)")) {
-        mapping->deleted = true;
-        at[length - 10] = '\0';
-    }
-    mapping->path = at;
-    mapping->kind = classify(capture, mapping);
-}
-
-/* A mapping that grows cannot be one of a file, and one that children find empty must be anonymous. */
-static void apply_flags(struct mapping *mapping, const char *text) {
-    mapping->flags = read_flags(text);
-    if (mapping->kind == 'a' && mapping->flags & MAPPING_GROWS)
-        mapping->kind = 's';
-    else if (mapping->kind == 'a' && mapping->flags & MAPPING_WIPED_IN_CHILDREN)
-        mapping->kind = 'w';
-}
-
-struct bunshin_error *mappings_read(struct capture *capture, pid_t pid, struct mappings *ret) {
-    char path[32];
-    *ret = (struct mappings){0};
-    snprintf(path, sizeof path, "%d/smaps", pid);
-    if (!procfs_read(capture->init->proc, path, &ret->text))
-        return bunshin_error_new(BUNSHIN_ERROR_FORK, ESRCH, "cannot read the memory map of pid %d", pid);
-    size_t lines = 0;
-    for (const uint8_t *at = ret->text.data; at && (at = (const uint8_t *)strchr((const char *)at, '\n')); at++)
-        lines++;
-    ret->list = calloc(lines / 8 + 64, sizeof *ret->list); /* a mapping takes two dozen lines */
-    if (!ret->list) {
-        mappings_deinit(ret);
-        return bunshin_error_no_memory();
-    }
-    for (char *line = (char *)ret->text.data, *end; line && *line; line = end + 1) {
-        if (!(end = strchr(line, '\n')))
-            break;
-        *end = '\0';
-        bool header = (*line >= '0' && *line <= '9') || (*line >= 'a' && *line <= 'f');
-        if (header && ret->count < lines / 8 + 64) {
-            struct mapping *mapping = &ret->list[ret->count++];
-            read_mapping(capture, line, mapping);
-            if (mapping->kind == 'v')
-                ret->vdso = mapping->start;
-            if ((mapping->kind == 'v' || !strncmp(mapping->path, "[vvar", 5)) && !ret->vdso_base)
-                ret->vdso_base = mapping->start;
-        } else if (ret->count && !strncmp(line, "Swap:", 5))
-            ret->list[ret->count - 1].swapped = strtoull(line + 5, NULL, 10) > 0;
-        else if (ret->count && !strncmp(line, "ProtectionKey:", 14))
-            ret->list[ret->count - 1].key = atoi(line + 14);
-        else if (ret->count && !strncmp(line, "VmFlags:", 8))
-            apply_flags(&ret->list[ret->count - 1], line + 8);
-    }
-    return NULL;
-}
 
 /* ---- the page store ---- */
 
@@ -210,10 +102,10 @@ static struct bunshin_error *add_op(struct capture *capture, enum op_kind kind, 
 #define GAPS_STAY UINT64_MAX
 
 /*
- * Runs inside [start, end), with gaps up to `gap` closed; more than PIECES_MOST pieces close wider gaps. GAPS_STAY: the
- * runs as they are, however many.
+ * Runs inside [start, end), with gaps up to `gap` closed; more than `most` pieces close wider gaps, and where that is 0 there
+ * is one, of all. GAPS_STAY: the runs as they are, however many.
  */
-static struct bunshin_error *pieces(const struct runs *runs, size_t *cursor, uint64_t start, uint64_t end, uint64_t gap,
+static struct bunshin_error *pieces(const struct runs *runs, size_t *cursor, uint64_t start, uint64_t end, uint64_t gap, size_t most,
                                     struct runs *ret) {
     while (*cursor < RUN_COUNT(runs) && RUN(runs, *cursor).end <= start)
         (*cursor)++;
@@ -228,8 +120,11 @@ static struct bunshin_error *pieces(const struct runs *runs, size_t *cursor, uin
             else
                 TRY(runs_add(ret, from, to));
         }
-        if (RUN_COUNT(ret) <= PIECES_MOST || gap == GAPS_STAY)
+        if (gap == GAPS_STAY || RUN_COUNT(ret) <= (most ? most : 1)) {
+            if (!most && gap != GAPS_STAY && RUN_COUNT(ret) && end - start <= WHOLE_MOST)
+                RUN(ret, 0) = (struct run){start, end};
             return NULL;
+        }
     }
 }
 
@@ -271,7 +166,7 @@ static struct bunshin_error *map_piece(struct capture *capture, pid_t pid, int p
 
 static struct bunshin_error *map_anonymous(struct capture *capture, pid_t pid, const struct mapping *mapping, const struct runs *runs,
                                            size_t *cursor, struct runs *scratch) {
-    TRY(pieces(runs, cursor, mapping->start, mapping->end, ANON_GAP_PAGES * ARCH_PAGE, scratch));
+    TRY(pieces(runs, cursor, mapping->start, mapping->end, ANON_GAP_PAGES * ARCH_PAGE, capture->pieces_most, scratch));
     uint64_t at = mapping->start;
     for (size_t i = 0; i < RUN_COUNT(scratch); i++) {
         struct run piece = RUN(scratch, i);
@@ -293,7 +188,7 @@ static struct bunshin_error *map_store(struct capture *capture, pid_t pid, const
         TRY(store_copy(capture, pid, mapping->start, length, offset));
         return add_op(capture, OP_MAP, mapping->start, length, store, offset, mapping->protection, PRIVATE);
     }
-    TRY(pieces(runs, cursor, mapping->start, mapping->end, STORE_GAP_PAGES * ARCH_PAGE, scratch));
+    TRY(pieces(runs, cursor, mapping->start, mapping->end, STORE_GAP_PAGES * ARCH_PAGE, capture->pieces_most, scratch));
     uint64_t at = mapping->start;
     for (size_t i = 0; i <= RUN_COUNT(scratch); i++) {
         uint64_t until = i < RUN_COUNT(scratch) ? RUN(scratch, i).start : mapping->end;
@@ -324,7 +219,7 @@ static struct bunshin_error *map_copied(struct capture *capture, pid_t pid, cons
     bool writable = mapping->protection & PROT_WRITE;
     TRY(add_op(capture, OP_MAP, mapping->start, mapping->end - mapping->start, SOURCE_ANONYMOUS, 0, mapping->protection | PROT_WRITE,
                PRIVATE | MAP_ANONYMOUS | grows));
-    TRY(pieces(runs, cursor, mapping->start, mapping->end, GAPS_STAY, scratch));
+    TRY(pieces(runs, cursor, mapping->start, mapping->end, GAPS_STAY, 0, scratch));
     for (size_t i = 0; i < RUN_COUNT(scratch); i++) {
         struct run piece = RUN(scratch, i);
         uint64_t offset = store_reserve(capture, piece.end - piece.start);
@@ -340,9 +235,9 @@ static struct bunshin_error *map_file(struct capture *capture, pid_t pid, const 
     int flags = (mapping->shared ? MAP_SHARED : MAP_PRIVATE) | MAP_FIXED | MAP_NORESERVE;
     scratch->buffer.size = 0;
     if (!mapping->shared)
-        TRY(pieces(runs, cursor, mapping->start, mapping->end, GAPS_STAY, scratch));
+        TRY(pieces(runs, cursor, mapping->start, mapping->end, GAPS_STAY, 0, scratch));
     /* A mapping costs the fork a place in its map: where there are very many runs, all are copied. */
-    bool maps = RUN_COUNT(scratch) <= PIECES_MOST, copies = false;
+    bool maps = RUN_COUNT(scratch) <= capture->pieces_most, copies = false;
     for (size_t i = 0; i < RUN_COUNT(scratch); i++)
         copies |= !maps || (RUN(scratch, i).end - RUN(scratch, i).start) / ARCH_PAGE < FILE_RUN_MAPPED;
     int protection = mapping->protection | (copies ? PROT_WRITE : 0);
@@ -501,6 +396,8 @@ struct bunshin_error *capture_memory(struct capture *capture, struct frozen_proc
         const struct mapping *mapping = &mappings->list[i];
         if (mapping->start >= parasite->area && mapping->end <= parasite->area + parasite->size)
             continue; /* ours, for the moment */
+        size_t taken = (size_t)(CAPTURE_COUNT(capture, TABLE_OP, struct image_op) - process->first_op) + (mappings->count - i);
+        capture->pieces_most = taken >= MAPPINGS_MOST ? 0 : (MAPPINGS_MOST - taken) / 2 < PIECES_MOST ? (MAPPINGS_MOST - taken) / 2 : PIECES_MOST;
         error = map_one(capture, frozen, mappings, mapping, parasite, &runs, &cursor, &scratch);
         if (!error && guards.buffer.size)
             error = guard(capture, mapping);
