@@ -7,7 +7,6 @@ of its own, all at the same time, and each is asked for its own result: whatever
 from __future__ import annotations
 
 import re
-import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -105,7 +104,7 @@ class Scene:
 
     def source(self, **spec: Any) -> Branch:
         """A workspace in which the packages of this interpreter can be imported."""
-        packages = str(Path(sysconfig.get_path("purelib")).resolve())
+        packages = str(Path(pytest.__file__).resolve().parents[1])
         env = {"PYTHONPATH": packages, "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/root", "TERM": "xterm"}
         spec = {"image": Image.host(expose=[packages]), "call_timeout": PATIENCE, "env": env} | spec
         workspace = self.open_ones.enter_context(Workspace(WorkspaceSpec(**spec)))
