@@ -18,12 +18,13 @@ _rows: list[Row] = []
 
 
 @pytest.fixture
-def scene() -> Iterator[Scene]:
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     needs.require("engine native")
-    yield from scenes(_rows)
+    xfail = request.node.get_closest_marker("xfail")
+    yield from scenes(_rows, xfail.kwargs["reason"] if xfail else "")
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def pytest_sessionfinish(exitstatus: int) -> None:
     target = os.environ.get("BUNSHIN_PROGRAMS_TABLE")
-    if target and _rows:
+    if target and exitstatus == pytest.ExitCode.OK:
         Path(target).write_text(table(_rows))
