@@ -5,6 +5,7 @@ usage: check_env.py GYMNASIUM_VERSION, from a folder outside the source tree.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -25,6 +26,11 @@ def main() -> None:
         env = gym.make(name)
         try:
             check_env(env.unwrapped)
+        except bunshin_gym.EngineUnavailable as error:
+            if os.environ.get("BUNSHIN_REQUIRE_ENGINES") == "1":
+                raise
+            print(f"gymnasium {gym.__version__}: {name} is left out: {error}")
+            continue
         finally:
             env.close()
         json = gym.spec(name).to_json()

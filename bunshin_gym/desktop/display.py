@@ -57,7 +57,6 @@ _PACKAGES = {
     "xkbcomp": "x11-xkb-utils",
     "libX11.so.6": "libx11-6",
     "libXtst.so.6": "libxtst6",
-    "rsvg-convert": "librsvg2-common",
 }
 _START_SECONDS = 60.0
 _BACKGROUND = 0x3B4252

@@ -25,8 +25,8 @@ WINDOWS = {
 
 
 def rest(desktop: Desktop) -> NDArray[np.uint8]:
-    """The screen once it is at rest: no program has run for a third of a second, so none has a short timer running."""
-    assert desktop.settle(0.3, 20.0), "the screen does not come to rest"
+    """The screen once it is at rest: no program has run for a fifth of a second, so none has a short timer running."""
+    assert desktop.settle(0.2, 30.0), "the screen does not come to rest"
     return desktop.screenshot()
 
 
@@ -38,13 +38,26 @@ def difference(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> str:
     return f"{len(rows)} pixels from ({columns.min()}, {rows.min()}) to ({columns.max()}, {rows.max()})"
 
 
-def same(one: Desktop, other: Desktop, limit: float = 3.0) -> bool:
-    """Whether two screens are equal to the pixel, once both are at rest; cursors that blink are given time to agree."""
-    ends = time.monotonic() + limit
-    equal = not difference(rest(one), rest(other))
-    while not equal and time.monotonic() < ends:
-        equal = not difference(one.screenshot(), other.screenshot())
-    return equal
+def same(one: Desktop, other: Desktop, blinks: bool = False) -> bool:
+    """Whether two screens are equal to the pixel, once both are at rest; with `blinks`, at some moments of a blink."""
+    if not difference(rest(one), rest(other)):
+        return True
+    if not blinks:
+        return False
+    looks = [looks_of(desktop) for desktop in (one, other)]
+    return any(not difference(mine, theirs) for mine in looks[0] for theirs in looks[1])
+
+
+def looks_of(desktop: Desktop, seconds: float = 1.5) -> list[NDArray[np.uint8]]:
+    """The different pictures that a screen shows over a while."""
+    looks: list[NDArray[np.uint8]] = []
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        picture = desktop.screenshot()
+        if all(difference(picture, look) for look in looks):
+            looks.append(picture)
+        time.sleep(0.03)
+    return looks
 
 
 def shows(desktop: Desktop, picture: NDArray[np.uint8], blinks: bool = False) -> bool:
@@ -58,17 +71,10 @@ def shows(desktop: Desktop, picture: NDArray[np.uint8], blinks: bool = False) ->
 
 
 def launch(desktop: Desktop, program: str) -> None:
-    """Start one of the programs above. pcmanfm's start-up loses a message of its own now and then: then once more."""
+    """Start one of the programs above, and wait for its windows."""
     needs.require(program)
     command, windows = WINDOWS[program]
-    for last in (False, False, True):
-        try:
-            desktop.launch(command, *windows, limit=30.0 if last else 4.0)
-            return
-        except OSError:
-            if last:
-                raise
-            desktop.workspace.run(f"pkill -KILL -x {program}")
+    desktop.launch(command, *windows)
 
 
 @pytest.fixture

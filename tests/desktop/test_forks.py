@@ -35,13 +35,13 @@ def go_separate_ways(source: Desktop, fork: Fork, act: Callable[[Desktop, int], 
         # The same things done to equal states lead to equal pictures: source, second fork and first child agree.
         act(source, 0)
         act(untouched, 0)
-        assert same(source, children[0])
-        assert same(untouched, children[0])
+        assert same(source, children[0], blinks)
+        assert same(untouched, children[0], blinks)
     with children[0].workspace.snapshot() as later:
         (grandchild,) = fork(later, 1)
-        assert same(grandchild, children[0])
+        assert same(grandchild, children[0], blinks)
         act(grandchild, 5)
-        assert not same(grandchild, children[0])
+        assert not same(grandchild, children[0], blinks)
 
 
 @pytest.mark.parametrize("program", ["xterm", "mousepad", "featherpad"])
