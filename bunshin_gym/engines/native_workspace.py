@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Sequence
@@ -156,7 +157,8 @@ class NativeWorkspace:
         try:
             child = snapshot.resume()
         except BaseException:
-            self._handle.release()
+            with contextlib.suppress(NativeFailure):  # what failed is to be told, not that the source is lost as well
+                self._handle.release()
             snapshot.close()
             raise
         self._become(child)

@@ -1,10 +1,11 @@
-"""A random tree of processes: python3 random_tree.py SEED COUNT. Run inside a workspace.
+"""A random tree of processes: python3 random_tree.py SEED COUNT [every-kind]. Run inside a workspace.
 
 Every process takes some state by chance. Whoever opens /tmp/tree-ask for reading makes the root ask all of them: each
 writes what it sees of itself to /tmp/tree-answers/NUMBER.
 """
 
 import ctypes
+import fcntl
 import hashlib
 import mmap
 import os
@@ -13,13 +14,24 @@ import resource
 import select
 import signal
 import socket
+import struct
 import sys
+import termios
 import threading
 import time
 
 seed, count = int(sys.argv[1]), int(sys.argv[2])
+EVERY_KIND = sys.argv[3:] == ["every-kind"]  # each process takes some state of each kind
 ANSWERS = "/tmp/tree-answers"
 libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+
+# Made before the first fork, so that all have them in common; every process writes into its own places.
+common = mmap.mmap(-1, 1 << 20)
+common_file = os.memfd_create("common")
+os.ftruncate(common_file, 1 << 20)
+segment = libc.shmget(0, 1 << 18, 0o1600)
+attached = libc.shmat(segment, None, 0)
 
 
 class Node:
@@ -35,15 +47,18 @@ class Node:
         self.events: list[int] = []
         self.pipes: list[tuple[int, int, int]] = []
         self.pairs: list[tuple[socket.socket, socket.socket]] = []
+        self.terminals: list[tuple[int, int]] = []
+        self.zombies: list[int] = []
 
     def take_state(self) -> None:
-        for _ in range(self.chance.randint(0, 8)):
-            self.chance.choice(
-                [
-                    self.take_memory, self.take_file, self.take_event, self.take_pipe, self.take_pair, self.take_thread,
-                    self.take_signal, self.take_limit, self.take_place, self.take_copy,
-                ]
-            )()  # fmt: skip
+        kinds = [
+            self.take_memory, self.take_file, self.take_event, self.take_pipe, self.take_pair,
+            self.take_thread, self.take_signal, self.take_limit, self.take_place, self.take_copy,
+            self.take_common, self.take_terminal, self.take_watch, self.take_epoll, self.take_lock,
+            self.take_connection, self.take_zombie, self.take_memfd, self.take_timer,
+        ]  # fmt: skip
+        for take in kinds if EVERY_KIND else self.chance.choices(kinds, k=self.chance.randint(0, 8)):
+            take()
 
     def take_memory(self) -> None:
         pages = self.chance.randint(1, 300)
@@ -107,6 +122,74 @@ class Node:
             if fds:
                 os.dup2(self.chance.choice(fds), self.chance.randint(100, 250))
 
+    def take_common(self) -> None:
+        for _ in range(20):
+            at = self.chance.randrange(4096) * 64
+            word = self.chance.randbytes(8)
+            common[at : at + 8] = word
+            os.pwrite(common_file, word, at)
+            ctypes.memmove(attached + at % (1 << 18), word, 8)
+
+    def take_terminal(self) -> None:
+        master, slave = os.openpty()
+        settings = termios.tcgetattr(slave)
+        if self.chance.random() < 0.5:
+            settings[3] &= ~(termios.ECHO | termios.ICANON)
+        termios.tcsetattr(slave, termios.TCSANOW, settings)
+        size = struct.pack("HHHH", self.chance.randint(1, 99), self.chance.randint(1, 200), 0, 0)
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, size)
+        os.write(master, self.chance.choice([b"", b"a line\n", b"half a line"]))
+        self.terminals.append((master, slave))
+
+    def take_watch(self) -> None:
+        fd = libc.inotify_init1(os.O_NONBLOCK)
+        for path in self.chance.sample(["/usr", "/usr/bin", "/etc", "/work"], 2):
+            assert libc.inotify_add_watch(fd, path.encode(), self.chance.choice([0x100, 0x200, 0x2])) > 0
+
+    def take_epoll(self) -> None:
+        poll = select.epoll()
+        for fd in self.events[:3]:
+            poll.register(fd, self.chance.choice([select.EPOLLIN, select.EPOLLIN | select.EPOLLET]))
+        self.kept.append(poll)
+
+    def take_lock(self) -> None:
+        fd = os.open(f"/tmp/tree-lock-{self.number}-{self.chance.random()}", os.O_RDWR | os.O_CREAT)
+        if self.chance.random() < 0.5:
+            fcntl.flock(fd, self.chance.choice([fcntl.LOCK_SH, fcntl.LOCK_EX]))
+        else:
+            fcntl.lockf(fd, fcntl.LOCK_EX, self.chance.randint(1, 100), self.chance.randint(0, 100))
+
+    def take_connection(self) -> None:
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(5)
+        one = socket.create_connection(listener.getsockname())
+        other, _ = listener.accept()
+        if size := self.chance.randint(0, 3000):
+            one.send(self.chance.randbytes(size))
+            other.recv(1, socket.MSG_PEEK)  # it is across
+        self.kept.append(listener)
+        self.pairs.append((one, other))
+
+    def take_zombie(self) -> None:
+        if (pid := os.fork()) == 0:
+            os._exit(self.chance.randint(0, 100))
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        self.zombies.append(pid)
+
+    def take_memfd(self) -> None:
+        fd = os.memfd_create(f"tree {self.number}", os.MFD_ALLOW_SEALING)
+        os.write(fd, self.chance.randbytes(self.chance.randint(0, 9000)))
+        fcntl.fcntl(fd, 1033, self.chance.choice([0, 2, 4, 8]))  # F_ADD_SEALS
+        self.files.append(fd)
+
+    def take_timer(self) -> None:
+        fd = libc.timerfd_create(self.chance.choice([0, 1]), os.O_NONBLOCK)
+        setting = struct.pack("qqqq", self.chance.randint(0, 9), 0, 100000, 0)
+        assert libc.timerfd_settime(fd, 0, setting, None) == 0
+        mask = ctypes.create_string_buffer(struct.pack("Q", 1 << self.chance.randint(30, 60)), 8)
+        assert libc.syscall(289, -1, mask, 8, 0) >= 0  # signalfd4
+
     def see(self) -> str:
         """What is to be equal in every fork. Looking changes nothing."""
         lines = [
@@ -130,13 +213,23 @@ class Node:
             if select.select([other], [], [], 0)[0]:
                 peeked = other.recv(100000, socket.MSG_PEEK)
             lines.append(f"pair {one.fileno()} {other.fileno()} {hashlib.sha256(peeked).hexdigest()}")
+        shared = hashlib.sha256(common[:] + os.pread(common_file, 1 << 20, 0) + ctypes.string_at(attached, 1 << 18))
+        lines.append(f"in common {shared.hexdigest()}")
+        for master, slave in self.terminals:
+            waiting = struct.unpack("i", fcntl.ioctl(slave, termios.FIONREAD, b"0000"))
+            size = struct.unpack("HHHH", fcntl.ioctl(slave, termios.TIOCGWINSZ, bytes(8)))
+            lines.append(f"terminal {master} {slave} {termios.tcgetattr(slave)} {size} {waiting} {os.ttyname(slave)}")
+        for pid in self.zombies:
+            result = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            lines.append(f"zombie {pid} {result and (result.si_code, result.si_status)}")
         return "\n".join(lines) + "\n"
 
     def see_descriptor(self, fd: int) -> str:
         try:
             link = os.readlink(f"/proc/self/fd/{fd}")
             with open(f"/proc/self/fdinfo/{fd}") as info:
-                fields = dict(line.rstrip().split(":\t", 1) for line in info if ":\t" in line)
+                said = info.readlines()
+            fields = dict(line.rstrip().split(":\t", 1) for line in said if ":\t" in line)
         except OSError:
             return "a descriptor of the listing itself"
         flags = int(fields["flags"], 8) & ~0o100000  # what is opened by a name is "large"
@@ -150,10 +243,21 @@ class Node:
             if status.st_nlink == 0:
                 text = text.replace(link.split()[0][-30:], "deleted")
         elif link.startswith("anon_inode:"):
-            text += f" {link} {fields.get('eventfd-count', '')}"
+            text += f" {link} {fields.get('eventfd-count', '')} {fields.get('sigmask', '')} {fields.get('clockid', '')}"
+            for line in sorted(said):
+                words = line.split()
+                if words[0] == "tfd:":
+                    text += f" watches {words[1:6]}"
+                elif words[0] == "inotify":
+                    text += f" {words[1]} {words[4]}"
+        elif link.startswith("/memfd:"):
+            seals, status = fcntl.fcntl(fd, 1034), os.fstat(fd)  # F_GET_SEALS
+            content = hashlib.sha256(os.pread(fd, 1 << 20, 0)).hexdigest()
+            text += f" {link} seals {seals} at {fields['pos']} size {status.st_size} {content}"
         else:
             text += f" {link.partition(':')[0]}"
-        return text
+        locks = sorted(" ".join([*line.split()[2:5], *line.split()[7:]]) for line in said if line.startswith("lock:"))
+        return " ".join([text, *locks])
 
     def serve(self, ask: int, answer: int) -> None:
         """Asked by a byte: answers, after all below have."""

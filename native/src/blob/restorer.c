@@ -51,6 +51,12 @@ static void check(struct restorer_args *args, enum restorer_step step, long resu
         fail(args, step, result, detail);
 }
 
+/* What the kernel may rightly refuse (a processor that is not there, a nice value that takes a privilege) stays as it is. */
+static void check_mildly(struct restorer_args *args, enum restorer_step step, long result, int64_t detail) {
+    if (result != -1 /* EPERM */ && result != -13 /* EACCES */ && result != -22 /* EINVAL */ && result != -12 /* ENOMEM */ && result != -38)
+        check(args, step, result, detail);
+}
+
 /* ---- memory ---- */
 
 static void restore_memory(struct restorer_args *args, const struct image_process *process) {
@@ -74,7 +80,7 @@ static void restore_memory(struct restorer_args *args, const struct image_proces
         } else if (op->kind == OP_PROTECT)
             check(args, STEP_PROTECT, blob_call(SYS_mprotect, op->address, op->length, op->protection), (int64_t)op->address);
         else if (op->kind == OP_ADVISE)
-            blob_call(SYS_madvise, op->address, op->length, op->flags); /* advice: what cannot be followed is no loss */
+            check_mildly(args, STEP_PROTECT, blob_call(SYS_madvise, op->address, op->length, op->flags), (int64_t)op->address);
         else if (op->kind == OP_ATTACH) {
             long at = blob_call(SYS_shmat, IMAGE_SEGMENT(image, op->source)->id, op->address, op->flags);
             check(args, STEP_MAP, at, (int64_t)op->address);
@@ -99,7 +105,7 @@ static void restore_memory(struct restorer_args *args, const struct image_proces
     layout.auxv_size = (uint32_t)process->auxv.size;
     layout.exe_fd = (uint32_t)(args->description_fd + process->executable);
     check(args, STEP_LAYOUT, blob_call(SYS_prctl, PR_SET_MM, PR_SET_MM_MAP, &layout, sizeof layout, 0), 0);
-    blob_call(SYS_close_range, args->fd_base, ~0u, 0);
+    check(args, STEP_DESCRIPTOR, blob_call(SYS_close_range, args->fd_base, ~0u, 0), args->fd_base);
 }
 
 /* Those of other threads than main ones can only be opened now; a thread of another process may still be on its way. */
@@ -284,7 +290,7 @@ static void give_up_privileges(struct restorer_args *args, struct restorer_threa
     for (int i = 0; i < 4; i++)
         same &= thread->uid[i] == thread->uid[0] && thread->gid[i] == thread->gid[0];
     if (args->group_count)
-        blob_call(SYS_setgroups, args->group_count, args->groups); /* not allowed where one id is mapped, nor needed */
+        check_mildly(args, STEP_CREDENTIALS, blob_call(SYS_setgroups, args->group_count, args->groups), 4); /* where one id is mapped */
     if (!same || thread->gid[0])
         check(args, STEP_CREDENTIALS, blob_call(SYS_setresgid, thread->gid[0], thread->gid[1], thread->gid[2]), 0);
     if (!same || thread->uid[0]) {
@@ -339,8 +345,8 @@ static void __attribute__((noreturn)) park(struct restorer_args *args, struct re
 }
 
 static void __attribute__((noreturn)) thread_finish(struct restorer_args *args, struct restorer_thread *thread) {
-    blob_call(SYS_prctl, PR_SET_NAME, thread->name);
-    blob_call(SYS_set_tid_address, thread->tid_address);
+    check(args, STEP_THREAD, blob_call(SYS_prctl, PR_SET_NAME, thread->name), thread->tid);
+    check(args, STEP_THREAD, blob_call(SYS_set_tid_address, thread->tid_address), thread->tid);
     if (thread->robust_list)
         check(args, STEP_THREAD, blob_call(SYS_set_robust_list, thread->robust_list, thread->robust_length), thread->tid);
     if (thread->rseq)
@@ -350,15 +356,15 @@ static void __attribute__((noreturn)) thread_finish(struct restorer_args *args, 
         int32_t flags, pad;
         uint64_t size;
     } stack = {thread->stack_base, thread->stack_flags & ~1 /* SS_ONSTACK is not set, it happens */, 0, thread->stack_size};
-    blob_call(SYS_sigaltstack, &stack, 0);
-    blob_call(SYS_prctl, PR_SET_TIMERSLACK, thread->settings.timer_slack);
-    blob_call(SYS_sched_setaffinity, 0, sizeof thread->affinity, thread->affinity);
+    check(args, STEP_THREAD, blob_call(SYS_sigaltstack, &stack, 0), thread->tid);
+    check_mildly(args, STEP_SCHEDULE, blob_call(SYS_prctl, PR_SET_TIMERSLACK, thread->settings.timer_slack), thread->tid);
+    check_mildly(args, STEP_SCHEDULE, blob_call(SYS_sched_setaffinity, 0, sizeof thread->affinity, thread->affinity), thread->tid);
     if (thread->policy) {
         int32_t priority = thread->priority;
         check(args, STEP_SCHEDULE, blob_call(SYS_sched_setscheduler, 0, thread->policy, &priority), thread->policy);
     }
-    blob_call(SYS_setpriority, 0, 0, thread->nice);
-    blob_call(SYS_ioprio_set, 1, 0, thread->io_priority);
+    check_mildly(args, STEP_SCHEDULE, blob_call(SYS_setpriority, 0, 0, thread->nice), thread->nice);
+    check_mildly(args, STEP_SCHEDULE, blob_call(SYS_ioprio_set, 1, 0, thread->io_priority), thread->io_priority);
     give_up_privileges(args, thread, thread->tid == IMAGE_PROCESS(IMAGE(args), args->process)->pid);
     restore_settings(&thread->settings);
     park(args, thread);

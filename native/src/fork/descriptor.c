@@ -151,6 +151,8 @@ static struct bunshin_error *capture_new(struct capture *capture, struct holder 
         .holder = holder->process && !holder->in_flight ? holder->process->pid : 1,
         .holder_fd = holder->in_flight ? holder->copy : holder->fd,
     };
+    if (record.flags < 0)
+        return bunshin_error_os("cannot read the flags of fd %d of pid %d", holder->fd, record.holder);
     struct f_owner_ex owner = {0};
     if (!(record.flags & O_PATH) && fcntl(holder->copy, F_GETOWN_EX, &owner) == 0) {
         record.owner = owner.pid;

@@ -177,7 +177,8 @@ static struct bunshin_error *stop_again(struct rebuild *rebuild, const struct im
     for (int32_t i = 0; i < process->thread_count; i++) {
         struct tracee *tracee = &tracees[process->first_thread + i];
         TRY(last_touches(tracee, IMAGE_THREAD(rebuild->image, process->first_thread + i)));
-        ptrace(PTRACE_DETACH, tracee->tid, 0, 0);
+        if (ptrace(PTRACE_DETACH, tracee->tid, 0, 0) != 0)
+            return bunshin_error_os("cannot let thread %d go", tracee->tid);
         tracee->state = TRACEE_GONE;
     }
     char name[16];
@@ -231,8 +232,8 @@ struct bunshin_error *finish_rebuild(struct rebuild *rebuild) {
         if (tracees[i].state == TRACEE_STOPPED)
             error = last_touches(&tracees[i], IMAGE_THREAD(rebuild->image, i));
     for (size_t i = 0; i < count; i++)
-        if (tracees[i].tid && tracees[i].state != TRACEE_GONE)
-            ptrace(PTRACE_DETACH, tracees[i].tid, 0, 0);
+        if (tracees[i].tid && tracees[i].state != TRACEE_GONE && ptrace(PTRACE_DETACH, tracees[i].tid, 0, 0) != 0 && !error)
+            error = bunshin_error_os("cannot let thread %d go", tracees[i].tid);
     free(tracees);
     return error;
 }

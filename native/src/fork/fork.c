@@ -44,26 +44,30 @@ struct bunshin_error *rebuild_place(struct rebuild *rebuild, int32_t index, int 
     return NULL;
 }
 
-static int highest_own(struct init *init) {
-    int *fds = NULL, highest = 2;
+static struct bunshin_error *highest_own(struct init *init, int *ret) {
+    int *fds = NULL;
     size_t count = 0;
-    if (procfs_numbers(init->proc, "self/fd", &fds, &count))
-        for (size_t i = 0; i < count; i++)
-            if (fds[i] > highest)
-                highest = fds[i];
+    if (!procfs_numbers(init->proc, "self/fd", &fds, &count))
+        return bunshin_error_os("cannot list descriptors");
+    *ret = 2;
+    for (size_t i = 0; i < count; i++)
+        if (fds[i] > *ret)
+            *ret = fds[i];
     free(fds);
-    return highest;
+    return NULL;
 }
 
-static void choose_numbers(struct rebuild *rebuild, int store_count) {
+static struct bunshin_error *choose_numbers(struct rebuild *rebuild, int store_count) {
     struct image_header *image = rebuild->image;
-    int highest = highest_own(rebuild->init);
+    int highest = 2;
+    TRY(highest_own(rebuild->init, &highest));
     for (size_t i = 0; i < image->table[TABLE_DESCRIPTOR].count; i++)
         if (IMAGE_DESCRIPTOR(image, i)->fd > highest)
             highest = IMAGE_DESCRIPTOR(image, i)->fd;
     rebuild->base = highest + 1;
     rebuild->store_base = rebuild->base;
     rebuild->description_base = rebuild->store_base + store_count + 1;
+    return NULL;
 }
 
 /*
@@ -152,7 +156,8 @@ static struct bunshin_error *keep_stores(const int *stores, int store_count) {
     if (!fork_stores.fd)
         return bunshin_error_no_memory();
     for (int i = 0; i < store_count; i++)
-        fork_stores.fd[fork_stores.count++] = fcntl(stores[i], F_DUPFD_CLOEXEC, 3);
+        if ((fork_stores.fd[fork_stores.count++] = fcntl(stores[i], F_DUPFD_CLOEXEC, 3)) < 0)
+            return bunshin_error_os("cannot keep a page store");
     return NULL;
 }
 
@@ -197,7 +202,7 @@ struct bunshin_error *fork_rebuild(struct init *init, int image_fd, const int *s
     if (!rebuild.made)
         return bunshin_error_no_memory();
     TRY(keep_stores(stores, store_count));
-    choose_numbers(&rebuild, store_count);
+    TRY(choose_numbers(&rebuild, store_count));
     TRY(take_numbers(&rebuild, image_fd, stores, store_count));
     TRY(rebuild_fault(&rebuild, STEP_DESCRIPTIONS, "descriptions"));
     TRY(sysv_rebuild(&rebuild));

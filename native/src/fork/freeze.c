@@ -73,7 +73,7 @@ static struct bunshin_error *seize_process(struct frozen *frozen, int proc, pid_
     size_t count = 0;
     snprintf(path, sizeof path, "%d/task", pid);
     if (!procfs_numbers(proc, path, &tids, &count))
-        return NULL;
+        return errno == ENOENT || errno == ESRCH ? NULL : bunshin_error_os("cannot list the threads of pid %d", pid);
     struct bunshin_error *error = NULL;
     for (size_t i = 0; !error && i < count; i++) {
         if (find_thread(frozen, tids[i]))
@@ -176,7 +176,12 @@ static struct bunshin_error *arrange(struct frozen *frozen, int proc) {
             continue;
         struct frozen_process *process = &frozen->processes[frozen->process_count];
         snprintf(name, sizeof name, "%d", pids[i]);
-        if (!procfs_stat(proc, name, &process->stat) || process->stat.state == 'X')
+        bool there = procfs_stat(proc, name, &process->stat), held = false;
+        for (size_t j = 0; !there && j < frozen->thread_count; j++)
+            held |= frozen->threads[j].process == pids[i] && frozen->threads[j].state == TRACEE_STOPPED;
+        if (held)
+            error = bunshin_error_os("cannot read the state of pid %d", pids[i]);
+        if (!there || process->stat.state == 'X')
             continue;
         process->pid = pids[i];
         process->pidfd = -1;

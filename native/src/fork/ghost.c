@@ -157,11 +157,12 @@ static struct bunshin_error *make_parents(struct names *names, const char *path)
     return mkdir(parent, 0700) == 0 ? add_name(names, parent, true) : NULL;
 }
 
-static void remove_names(struct names *names) {
+static struct bunshin_error *remove_names(struct names *names) {
+    struct bunshin_error *error = NULL;
     for (size_t i = names->count; i-- > 0;) {
         const struct name *name = &names->list[i];
-        if (!name->times && (name->directory ? rmdir(name->path) : unlink(name->path)) != 0)
-            continue; /* it stays: nothing can be done about it */
+        if (!name->times && (name->directory ? rmdir(name->path) : unlink(name->path)) != 0 && !error)
+            error = bunshin_error_os("cannot remove %.200s again", name->path);
     }
     for (size_t i = names->count; i-- > 0;) {
         if (names->list[i].times)
@@ -169,6 +170,7 @@ static void remove_names(struct names *names) {
         free(names->list[i].path);
     }
     free(names->list);
+    return error;
 }
 
 /* ---- rebuild: one of them ---- */
@@ -309,7 +311,7 @@ struct bunshin_error *ghost_rebuild_all(struct rebuild *rebuild) {
             if (made >= 0)
                 close(made);
         }
-    remove_names(&names);
+    struct bunshin_error *left = remove_names(&names);
     free(name_of);
-    return error;
+    return error ? (bunshin_error_destroy(left), error) : left;
 }

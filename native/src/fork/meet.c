@@ -83,8 +83,8 @@ static struct bunshin_error *failure(const struct rebuild *rebuild) {
 static struct bunshin_error *find_dead(const struct rebuild *rebuild, enum stage stage) {
     for (size_t i = 0; i < rebuild->image->table[TABLE_PROCESS].count; i++) {
         const struct image_process *process = IMAGE_PROCESS(rebuild->image, i);
-        if (process->state == PROCESS_ZOMBIE)
-            continue;
+        if (process->state == PROCESS_ZOMBIE && stage >= STAGE_READY)
+            continue; /* it may have ended as it should: its parent sees to that */
         char name[16];
         struct process_stat stat;
         snprintf(name, sizeof name, "%d", process->pid);

@@ -99,7 +99,7 @@ static struct bunshin_error *rebuild_call(struct rebuild *rebuild, const struct 
         call->stream[stream] = take(rebuild, record->stream[stream]);
         if (call->stream[stream] >= 0) {
             fcntl(call->stream[stream], F_SETFL, O_NONBLOCK);
-            init_watch(init, call->stream[stream]);
+            TRY(init_watch(init, call->stream[stream]));
         }
     }
     call->silent_stdin = take(rebuild, record->silent_stdin);
@@ -136,7 +136,7 @@ struct bunshin_error *own_rebuild(struct rebuild *rebuild) {
         session->command = take(rebuild, sessions[s].command);
         session->terminal = take(rebuild, sessions[s].terminal);
         if (session->terminal >= 0)
-            init_watch(init, session->terminal);
+            TRY(init_watch(init, session->terminal));
         free(session->cwd);
         session->cwd = strdup((const char *)IMAGE_HEAP(image, sessions[s].cwd));
         if (!session->cwd)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -29,6 +30,16 @@ static void read_ids(const char *text, const char *name, uint32_t ret[4]) {
     const char *at = strstr(text, name);
     if (at)
         sscanf(at + strlen(name), " %u %u %u %u", &ret[0], &ret[1], &ret[2], &ret[3]);
+}
+
+/* What pid 1 itself is under (a container's filter, say) all processes are, and a fork's will be. */
+static uint64_t outer_filters(struct capture *capture) {
+    uint64_t count = 0;
+    struct buffer text = {0};
+    if (prctl(PR_GET_SECCOMP) != 0 && procfs_read(capture->init->proc, "self/status", &text))
+        procfs_field((const char *)text.data, "Seccomp_filters", 10, &count);
+    buffer_deinit(&text);
+    return count;
 }
 
 static struct bunshin_error *read_status(struct capture *capture, struct frozen_process *frozen, struct image_process *ret,
@@ -53,6 +64,8 @@ static struct bunshin_error *read_status(struct capture *capture, struct frozen_
     procfs_field(status, "SigCgt", 16, ret_caught);
     procfs_field(status, "SigIgn", 16, ret_ignored);
     procfs_field(status, "ShdPnd", 16, ret_shared_pending);
+    if (seccomp)
+        seccomp -= outer_filters(capture);
     ret->confined = seccomp > 0;
     struct bunshin_error *error = NULL;
     const char *groups = strstr(status, "\nGroups:");

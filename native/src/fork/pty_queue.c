@@ -93,6 +93,14 @@ static uint8_t unused_character(const struct pty_queues *queues, uint8_t wish) {
     return character;
 }
 
+/* What was taken out must go back: what fails is tried again. */
+static ssize_t write_again(int fd, const void *data, size_t size) {
+    ssize_t put = -1;
+    for (int tries = 0; put < 0 && tries < 3; tries++)
+        put = write(fd, data, size);
+    return put;
+}
+
 /*
  * Input is worked on in the background. It is echoed while it is put back: once the echo is there, so is the input. The
  * echo goes nowhere else: the other direction is empty still.
@@ -102,9 +110,9 @@ static struct bunshin_error *put_typed(int master, const struct pty_queues *queu
     size_t end_count = queues->ends.size / sizeof *ends, at = 0;
     for (size_t i = 0; i <= end_count; i++) {
         size_t to = i < end_count ? ends[i] : queues->typed.size;
-        if (to > at && write(master, queues->typed.data + at, to - at) != (ssize_t)(to - at))
+        if (to > at && write_again(master, queues->typed.data + at, to - at) != (ssize_t)(to - at))
             return bunshin_error_os("cannot put back %zu bytes typed into a terminal", to - at);
-        if (i < end_count && write(master, &end_of_input, 1) != 1)
+        if (i < end_count && write_again(master, &end_of_input, 1) != 1)
             return bunshin_error_os("cannot put back an end of input");
         at = to;
     }
@@ -128,7 +136,7 @@ static struct bunshin_error *hold_again(int master, int slave, const struct term
     bool key = held == PTY_HELD_BY_KEY && settings->c_iflag & IXON && settings->c_cc[VSTOP] && !(settings->c_lflag & EXTPROC);
     if (!key)
         return ioctl(slave, TCXONC, TCOOFF) ? bunshin_error_os("cannot stop a terminal's output again") : NULL;
-    if (write(master, &settings->c_cc[VSTOP], 1) != 1)
+    if (write_again(master, &settings->c_cc[VSTOP], 1) != 1)
         return bunshin_error_os("cannot stop a terminal's output again");
     for (int waited = 0; waited < PATIENCE_US && is_ready(slave, POLLOUT); waited += 50)
         usleep(50);
@@ -147,14 +155,14 @@ struct bunshin_error *pty_put_queues(int master, int slave, const void *settings
             return bunshin_error_os("cannot set up a terminal");
         error = put_typed(master, queues, plain.c_cc[VEOF]);
         for (size_t done = 0; !error && done < queues->shown.size;) {
-            ssize_t put = write(slave, queues->shown.data + done, queues->shown.size - done);
+            ssize_t put = write_again(slave, queues->shown.data + done, queues->shown.size - done);
             if (put <= 0)
                 error = bunshin_error_os("cannot put back %zu bytes shown on a terminal", queues->shown.size - done);
             else
                 done += (size_t)put;
         }
     }
-    if (ioctl(slave, TCSETS2, settings) != 0 && !error)
+    if (ioctl(slave, TCSETS2, settings) != 0 && ioctl(slave, TCSETS2, settings) != 0 && !error)
         error = bunshin_error_os("cannot set up a terminal");
     return error ? error : hold_again(master, slave, settings, queues->held);
 }

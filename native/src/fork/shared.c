@@ -398,8 +398,8 @@ struct bunshin_error *shared_rebuild_all(struct rebuild *rebuild) {
                 error = open_all(rebuild, i, fd, &mapped_writable);
             if (!error && object->seals && !mapped_writable && fcntl(fd, F_ADD_SEALS, object->seals) != 0)
                 error = bunshin_error_os("cannot seal shared memory");
-            if (*path && nameless)
-                unlink(path);
+            if (*path && nameless && unlink(path) != 0 && !error)
+                error = bunshin_error_os("cannot remove %.200s again", path);
             if (fd >= 0)
                 close(fd);
             TRY(error);

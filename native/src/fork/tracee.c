@@ -41,10 +41,12 @@ static struct bunshin_error *wait_status(struct tracee *tracee, int64_t deadline
             *ret_gone = !WIFSTOPPED(*ret);
             return NULL;
         }
-        if (got < 0 && errno != EINTR) {
+        if (got < 0 && errno == ECHILD) {
             *ret_gone = true;
             return NULL;
         }
+        if (got < 0 && errno != EINTR)
+            return bunshin_error_os("cannot wait for thread %d of pid %d", tracee->tid, tracee->process);
         if (spins < 200)
             continue;
         if (now() > deadline)
@@ -228,7 +230,8 @@ void tracee_release(struct tracee *tracee) {
         if (tracee->dispatch[0])
             tracee_set_dispatch(tracee->tid, tracee->dispatch);
     }
-    ptrace(PTRACE_DETACH, tracee->tid, 0, 0);
+    for (int tries = 0; ptrace(PTRACE_DETACH, tracee->tid, 0, 0) != 0 && errno != ESRCH && tries < 3; tries++)
+        ;
     tracee->state = TRACEE_GONE;
 }
 

@@ -184,8 +184,12 @@ static void become_zombie(struct rebuild *rebuild, const struct image_process *p
     _exit(WEXITSTATUS(process->exit_code));
 }
 
-/* Children that end now had ended long ago: nobody is to hear of it again. Not blocked, the signal is ignored. */
-static void miss_zombies(struct rebuild *rebuild, const struct births *births, pid_t self) {
+/*
+ * Children that end now had ended long ago: nobody is to hear of it again. Not blocked, the signal is ignored. False when one
+ * has ended in another way than it should.
+ */
+static bool miss_zombies(struct rebuild *rebuild, const struct births *births, pid_t self) {
+    bool right = true;
     sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
@@ -193,10 +197,18 @@ static void miss_zombies(struct rebuild *rebuild, const struct births *births, p
     for (size_t i = 0; i < births->count; i++) {
         const struct birth *birth = &births->list[i];
         siginfo_t info;
-        if (birth->parent == self && birth->process != IMAGE_NONE && IMAGE_PROCESS(rebuild->image, birth->process)->state == PROCESS_ZOMBIE)
-            waitid(P_PID, (id_t)birth->pid, &info, WEXITED | WNOWAIT | __WALL);
+        if (birth->parent != self || birth->process == IMAGE_NONE)
+            continue;
+        const struct image_process *process = IMAGE_PROCESS(rebuild->image, birth->process);
+        if (process->state != PROCESS_ZOMBIE)
+            continue;
+        int code = process->exit_code, status = WIFSIGNALED(code) ? WTERMSIG(code) : WEXITSTATUS(code);
+        if (waitid(P_PID, (id_t)birth->pid, &info, WEXITED | WNOWAIT | __WALL) != 0 || info.si_status != status ||
+            (info.si_code == CLD_EXITED) != WIFEXITED(code))
+            right = false;
     }
     sigprocmask(SIG_BLOCK, &child, NULL);
+    return right;
 }
 
 static int place_descriptors(struct rebuild *rebuild, const struct image_process *process) {
@@ -297,27 +309,27 @@ static void stub(struct rebuild *rebuild, const struct births *births, const str
     if (fchdir(rebuild_fd(rebuild, process->directory)) != 0)
         meet_fail(rebuild, self->pid, STEP_PLACE, errno, "its working directory");
     umask(process->umask);
-    personality(process->personality);
+    if (personality(process->personality) < 0)
+        meet_fail(rebuild, self->pid, STEP_PLACE, errno, "its personality");
     if (rebuild->fault == STEP_DESCRIPTOR)
         meet_fail(rebuild, self->pid, STEP_DESCRIPTOR, EIO, "");
     if ((failed = place_descriptors(rebuild, process)))
         meet_fail(rebuild, self->pid, STEP_DESCRIPTOR, failed, "");
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* finish.c takes it back */
-    if (process->subreaper)
-        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0 /* finish.c takes it back */ ||
+        (process->subreaper && prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0))
+        meet_fail(rebuild, self->pid, STEP_PLACE, errno, "what it is to its children");
     while (self->between && getppid() != self->parent)
         usleep(20); /* the end of the one in between is not to be taken for its parent's */
-    if (process->no_thp)
-        prctl(PR_SET_THP_DISABLE, 1, process->no_thp & ~1, 0, 0);
+    if (process->no_thp && prctl(PR_SET_THP_DISABLE, 1, process->no_thp & ~1, 0, 0) != 0)
+        meet_fail(rebuild, self->pid, STEP_PLACE, errno, "what it asked of the kernel");
     if (process->oom_score)
         write_small("/proc/self/oom_score_adj", process->oom_score);
     if (process->root != IMAGE_NONE && (fchdir(rebuild_fd(rebuild, process->root)) != 0 || chroot(".") != 0 ||
                                         fchdir(rebuild_fd(rebuild, process->directory)) != 0))
         meet_fail(rebuild, self->pid, STEP_PLACE, errno, "its root directory");
     meet_arrive(rebuild, STAGE_READY);
-    if (births->zombies)
-        miss_zombies(rebuild, births, self->pid);
+    if (births->zombies && !miss_zombies(rebuild, births, self->pid))
+        meet_fail(rebuild, self->pid, STEP_PLACE, ECHILD, "a child that had ended");
     enter_restorer(rebuild, process, self->process);
 }
 

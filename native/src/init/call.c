@@ -325,11 +325,11 @@ static struct bunshin_error *start_exec(struct init *init, struct call *call, co
     call->stream[STREAM_STDOUT] = out[0];
     call->stream[STREAM_STDERR] = err[0];
     call->silent_stdin = in[1];
-    for (int stream = STREAM_STDOUT; stream <= STREAM_STDERR; stream++)
+    for (int stream = STREAM_STDOUT; !error && stream <= STREAM_STDERR; stream++)
         if (call->stream[stream] >= 0) {
             fcntl(call->stream[stream], F_SETFL, O_NONBLOCK);
             (void)fcntl(call->stream[stream], F_SETPIPE_SZ, 1 << 18);
-            init_watch(init, call->stream[stream]);
+            error = init_watch(init, call->stream[stream]);
         }
     return error;
 }
@@ -405,7 +405,7 @@ void call_start(struct init *init, struct wire *request) {
     else {
         call->reply = reply;
         request->fd[0] = -1;
-        init_watch(init, reply);
+        bunshin_error_destroy(init_watch(init, reply)); /* who goes away is then not seen to, which is no more than that */
     }
 out:
     free(order.argv);

@@ -26,9 +26,9 @@ int64_t init_now(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-void init_watch(struct init *init, int fd) {
+struct bunshin_error *init_watch(struct init *init, int fd) {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
-    (void)epoll_ctl(init->epoll, EPOLL_CTL_ADD, fd, &event);
+    return epoll_ctl(init->epoll, EPOLL_CTL_ADD, fd, &event) ? bunshin_error_os("cannot watch a descriptor") : NULL;
 }
 
 void init_reap(struct init *init) {
@@ -214,8 +214,8 @@ static struct bunshin_error *begin(struct init *init, const struct wire *request
     init->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (init->proc < 0 || init->signals < 0 || init->epoll < 0)
         return bunshin_error_os("cannot set up pid 1");
-    init_watch(init, init->signals);
-    init_watch(init, init->control);
+    TRY(init_watch(init, init->signals));
+    TRY(init_watch(init, init->control));
     TRY(session_prepare(init));
     TRY(buffer_printf(ret_report, "setup %.3f\n", (double)(init_now() - began) / 1e6));
     if (request->fd_count > 2) {

@@ -131,7 +131,7 @@ struct init {
 
 int64_t init_now(void);
 void init_reap(struct init *init);
-void init_watch(struct init *init, int fd);
+struct bunshin_error *init_watch(struct init *init, int fd) MUST_CHECK;
 
 /* call.c */
 void call_start(struct init *init, struct wire *request);

@@ -139,9 +139,8 @@ struct bunshin_error *session_ensure(struct init *init, enum call_kind kind) {
         snprintf(session->lost_notice + strlen(session->lost_notice), sizeof session->lost_notice - strlen(session->lost_notice),
                  "%sthe directory %.100s is gone; the session is in %.60s", *session->lost_notice ? "; " : "", session->cwd,
                  init->settings.cwd);
-    if (terminal >= 0)
-        init_watch(init, terminal);
-    if (shell && session->exports.size) { /* what a shell that ended had exported */
+    error = terminal >= 0 ? init_watch(init, terminal) : NULL;
+    if (!error && shell && session->exports.size) { /* what a shell that ended had exported */
         error = write_file(INIT_PRIVATE "/exports", session->exports.data, session->exports.size);
         if (!error)
             error = send_line(session, "builtin source " INIT_PRIVATE "/exports 2>/dev/null\n");
@@ -165,8 +164,7 @@ static struct bunshin_error *make_fifo(struct init *init, const struct session *
      * streams in that order. With a writer there already, the order is that of the first bytes. */
     if (stream <= STREAM_STDERR && (call->writer[stream] = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0)
         return bunshin_error_os("cannot open a FIFO for a call");
-    init_watch(init, fd);
-    return NULL;
+    return init_watch(init, fd);
 }
 
 /* One FIFO under both names: what goes to either arrives in the order it was written. */

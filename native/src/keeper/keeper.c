@@ -231,8 +231,10 @@ int keeper_main(int socket, pid_t owner, const char *state_path) {
 
     while (!failed && !keeper.ending) {
         struct pollfd waits[3] = {{socket, POLLIN, 0}, {children, POLLIN, 0}, {owner_fd, POLLIN, 0}};
-        if (poll(waits, 3, -1) < 0 && errno != EINTR)
-            break;
+        if (poll(waits, 3, -1) < 0) {
+            usleep(1000); /* all workspaces hang on this process: what fails may pass */
+            continue;
+        }
         if (waits[1].revents) {
             struct signalfd_siginfo info;
             while (read(children, &info, sizeof info) > 0)
