@@ -119,7 +119,8 @@ class Sweep:
         from bunshin_gym import ToolCall
 
         script = "cat /tmp/tree-ask > /dev/null; cat /tmp/tree-answers/*"
-        text = workspace.call(ToolCall("exec", {"argv": ["bash", "-c", script]}), 20).output
+        asked = workspace.call(ToolCall("exec", {"argv": ["bash", "-c", script]}), 20)
+        text = asked.output if asked.exit_code == 0 else f"{asked.exit_reason} {asked.exit_code}: {asked.output}"
         return text + workspace.run("echo $n", timeout=20).output
 
     def attempt(self) -> tuple[str, str]:
@@ -183,7 +184,11 @@ def main(what: str, part: int, parts: int, board: Board) -> None:
     todo = rules(calls)[part::parts]
     print(json.dumps({"calls": len(calls), "rules": len(todo)}), flush=True)
     for number, place, skip in todo:
-        print(json.dumps(sweep.play(number, place, skip)), flush=True)
+        record = sweep.play(number, place, skip)
+        if record["wrong"]:  # once more: what comes by chance, on a full machine, is told apart from what always comes
+            again = sweep.play(number, place, skip)
+            record = again | {"at_first": record["wrong"]}
+        print(json.dumps(record), flush=True)
     sweep.calls()  # without a fault, all works as ever
     sweep.close()
     print(json.dumps({"done": True}), flush=True)

@@ -35,6 +35,8 @@ def test_each_call_fails_once(what: str, part: int) -> None:
     assert last == {"done": True}
     wrong = [record for record in records if record["wrong"]]
     assert not wrong, "\n".join(map(str, wrong))
+    by_chance = [record for record in records if "at_first" in record]
+    assert len(by_chance) <= 2, "\n".join(map(str, by_chance))
     assert head["rules"] == len(records) > 35
     assert sum(record["fired"] for record in records) > 0.8 * len(records)
     # Failures are not hidden either: most calls matter.

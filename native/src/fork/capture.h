@@ -40,6 +40,7 @@ struct capture {
     size_t pieces_most; /* of the process at hand: so many may a mapping become */
     bool flatten;       /* the process at hand stands on too many pieces: all of it is stored anew */
     uint64_t bytes_copied, bytes_shared;
+    uint64_t memory_left; /* below the workspace's memory limit when the seal began */
     struct buffer bounce;
     int32_t kin, kin_end; /* kin.c: operations of the relative that the process at hand is compared with */
     struct buffer compared, common;

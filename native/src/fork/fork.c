@@ -79,8 +79,12 @@ static struct bunshin_error *take_numbers(struct rebuild *rebuild, int image_fd,
     rebuild->image_fd = rebuild->store_base + store_count;
     for (int fd = rebuild->base; fd < end; fd++) {
         int from = fd < rebuild->image_fd ? stores[fd - rebuild->store_base] : image_fd;
-        if (dup3(from, fd, O_CLOEXEC) < 0)
-            return bunshin_error_os("cannot place descriptor %d", fd);
+        if (dup3(from, fd, O_CLOEXEC) >= 0)
+            continue;
+        if (errno == EBADF)
+            return bunshin_error_new(BUNSHIN_ERROR_FORK, EMFILE,
+                                     "cannot hold %d descriptors at a time: the limit of open files does not allow it", end);
+        return bunshin_error_os("cannot place descriptor %d", fd);
     }
     return NULL;
 }

@@ -20,6 +20,7 @@
 #include "fork/scan.h"
 
 #define BOUNCE (512u << 10)
+#define MEMORY_SPARED (8ull << 20) /* for the tables, and for those who were about to ask for more */
 /* Written pages inside a file mapping: from this many in a row on, a mapping is cheaper for every fork than a copy. */
 #define FILE_RUN_MAPPED 4
 /* A gap of clean pages inside a written region is shared too: below this, one mapping spans it. */
@@ -43,6 +44,11 @@ uint64_t store_reserve(struct capture *capture, uint64_t length) {
 
 struct bunshin_error *store_write(struct capture *capture, const void *data, size_t size, uint64_t at) {
     int fd = capture->stores[capture->store_count - 1].fd;
+    /* The store is charged to the workspace: at its limit the kernel would kill one of those who are to be kept. */
+    if (capture->bytes_copied + size + MEMORY_SPARED > capture->memory_left)
+        return bunshin_error_new(BUNSHIN_ERROR_FORK, ENOMEM,
+                                 "cannot seal: its page store would pass the workspace's memory limit (%llu MB are left below it)",
+                                 (unsigned long long)(capture->memory_left >> 20));
     for (size_t done = 0; done < size;) {
         ssize_t put = pwrite(fd, (const uint8_t *)data + done, size - done, (off_t)(at + done));
         if (put <= 0)

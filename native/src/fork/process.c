@@ -227,7 +227,11 @@ static struct bunshin_error *read_thread(struct capture *capture, struct tracee 
     char path[64];
     struct buffer name = {0};
     snprintf(path, sizeof path, "%d/task/%d/comm", tracee->process, tracee->tid);
-    if (procfs_read(capture->init->proc, path, &name) && name.size) {
+    if (!procfs_read(capture->init->proc, path, &name)) {
+        buffer_deinit(&name);
+        return bunshin_error_os("cannot read the name of thread %d", tracee->tid);
+    }
+    if (name.size) {
         size_t used = name.size - 1 < 15 ? name.size - 1 : 15;
         memcpy(record.name, name.data, used);
     }

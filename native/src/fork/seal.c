@@ -92,6 +92,7 @@ static struct bunshin_error *add_store(struct capture *capture, int fd) {
 #define STORES_KEPT 6
 
 static struct bunshin_error *open_stores(struct capture *capture) {
+    capture->memory_left = inspect_memory_left(capture->init);
     for (int i = 0; i < fork_stores.count; i++) {
         TRY(add_store(capture, fork_stores.fd[i]));
         capture->stores[i].retired = fork_stores.count > STORES_MOST && i > 0 && i < fork_stores.count - STORES_KEPT;
@@ -313,6 +314,12 @@ static void close_if_open(int *fd) {
     *fd = -1;
 }
 
+/*
+ * Who asked for a seal releases it where the fork that was to follow fails. This is for an owner that is stuck: longer than a
+ * rebuild may take, since two of the same tree must never run on the same layers.
+ */
+#define RELEASE_PATIENCE_NS 150000000000ll
+
 void fork_seal(struct init *init, struct wire *request) {
     int reply = request->fd_count ? request->fd[0] : -1;
     int64_t mark = init_now(), deadline = mark + request->argument[0];
@@ -367,7 +374,7 @@ void fork_seal(struct init *init, struct wire *request) {
     } else {
         init->sealed = true;
         init->frozen = capture.frozen;
-        init->seal_deadline = deadline;
+        init->seal_deadline = init_now() + RELEASE_PATIENCE_NS;
     }
     close_if_open(&image);
     close_if_open(&carrier);

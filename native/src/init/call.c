@@ -266,13 +266,8 @@ static struct bunshin_error *read_order(const struct wire *request, struct order
 }
 
 static uint64_t oom_count(const struct init *init) {
-    char text[512];
-    ssize_t got = init->oom_fd >= 0 ? pread(init->oom_fd, text, sizeof text - 1, 0) : -1;
-    if (got <= 0)
-        return 0;
-    text[got] = '\0';
-    const char *line = strstr(text, "oom_kill ");
-    return line ? strtoull(line + 9, NULL, 10) : 0;
+    uint64_t count;
+    return inspect_cgroup(init, "memory.events", "memory.oom_control", "oom_kill ", &count) ? count : 0;
 }
 
 /* The workspace's environment with a call's own variables over it. */

@@ -190,7 +190,7 @@ static struct bunshin_error *begin(struct init *init, const struct wire *request
     int kept[WIRE_FDS_MAX + 8], count = 0;
     for (uint32_t i = 0; i < request->fd_count; i++)
         kept[count++] = request->fd[i];
-    kept[count++] = init->oom_fd;
+    kept[count++] = init->memory_fd;
     close_inherited(kept, count);
     for (int i = 0; i < 3; i++) /* 0 to 2 stay taken, so that no descriptor of ours lands there */
         if (open("/dev/null", O_RDWR) != i)
@@ -232,7 +232,7 @@ static struct bunshin_error *begin(struct init *init, const struct wire *request
  * began, by exec. The processes of a fork descend from pid 1, and pid 1 from the keeper, which began outside: so pid 1
  * begins anew, inside, where it matters (it takes most of a millisecond). It hands itself the request.
  */
-static void begin_inside(const struct wire *request, int oom_fd) {
+static void begin_inside(const struct wire *request, int memory_fd) {
     int pair[2];
     char number[2][16];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) != 0)
@@ -240,8 +240,8 @@ static void begin_inside(const struct wire *request, int oom_fd) {
     struct bunshin_error *error = wire_send(pair[1], request);
     close(pair[1]);
     snprintf(number[0], sizeof number[0], "%d", pair[0]);
-    snprintf(number[1], sizeof number[1], "%d", oom_fd);
-    (void)fcntl(oom_fd, F_SETFD, 0);
+    snprintf(number[1], sizeof number[1], "%d", memory_fd);
+    (void)fcntl(memory_fd, F_SETFD, 0);
     char *const argv[] = {"bunshin-init", "inside", number[0], number[1], NULL};
     char *const environment[] = {NULL};
     if (!error)
@@ -250,22 +250,23 @@ static void begin_inside(const struct wire *request, int oom_fd) {
     close(pair[0]);
 }
 
-void init_main_inside(int socket, int oom_fd) {
+void init_main_inside(int socket, int memory_fd) {
     struct wire request;
     bool open = false;
     if (wire_receive(socket, -1, &request, &open) || !open)
         _exit(1);
     close(socket);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    init_main(&request, oom_fd, true);
+    init_main(&request, memory_fd, true);
     _exit(1);
 }
 
-void init_main(const struct wire *request, int oom_fd, bool inside) {
+void init_main(const struct wire *request, int memory_fd, bool inside) {
     static struct init init;
     if (!inside && request->fd_count > 2 && fork_begins_inside(request->fd[2]))
-        begin_inside(request, oom_fd);
-    init = (struct init){.carrier = -1, .control = request->fd_count > 1 ? request->fd[1] : -1, .oom_fd = oom_fd, .fault = (int)request->argument[1], .without = (int)request->argument[2]};
+        begin_inside(request, memory_fd);
+    init = (struct init){.carrier = -1, .control = request->fd_count > 1 ? request->fd[1] : -1, .memory_fd = memory_fd,
+                         .fault = (int)request->argument[1], .without = (int)request->argument[2]};
     int reply = request->fd_count ? request->fd[0] : -1;
     struct buffer report = {0};
     struct bunshin_error *error = begin(&init, request, &report);

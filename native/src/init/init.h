@@ -114,7 +114,7 @@ struct init {
     int epoll;
     int signals;
     int proc; /* /proc of the workspace */
-    int oom_fd;
+    int memory_fd;
     struct settings settings;
     struct session session[3]; /* by call_kind; CALL_EXEC unused */
     struct call *calls;
@@ -183,10 +183,15 @@ bool interrupt_shell(struct init *init, pid_t shell, pid_t mark);
 void inspect_processes(struct init *init, struct wire *request);
 void inspect_open(struct init *init, struct wire *request);
 void inspect_limits(struct init *init, int64_t now);
+/* A value of the workspace's memory cgroup, from a file that has one name in v2 and another in v1. `field`: the word before
+ * it, or "" for a file that holds one value alone. False where there is none. */
+bool inspect_cgroup(const struct init *init, const char *v2, const char *v1, const char *field, uint64_t *ret);
+/* How much more memory may be used before the memory limit makes the kernel kill somebody; UINT64_MAX where nothing tells. */
+uint64_t inspect_memory_left(const struct init *init);
 
 /* Never returns. */
 /* inside: its memory began in the workspace's own user namespace. */
-void init_main(const struct wire *request, int oom_fd, bool inside);
-void init_main_inside(int socket, int oom_fd) __attribute__((noreturn));
+void init_main(const struct wire *request, int memory_fd, bool inside);
+void init_main_inside(int socket, int memory_fd) __attribute__((noreturn));
 
 #endif

@@ -148,6 +148,38 @@ static void stop_calls(struct init *init, int reason, const char *notice) {
     }
 }
 
+bool inspect_cgroup(const struct init *init, const char *v2, const char *v1, const char *field, uint64_t *ret) {
+    char text[8192];
+    if (init->memory_fd < 0)
+        return false;
+    int fd = openat(init->memory_fd, v2, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        fd = openat(init->memory_fd, v1, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (got <= 0)
+        return false;
+    text[got] = '\0';
+    const char *at = strstr(text, field);
+    if (!at || !strncmp(text, "max", 3))
+        return false;
+    *ret = strtoull(at + strlen(field), NULL, 10);
+    return true;
+}
+
+uint64_t inspect_memory_left(const struct init *init) {
+    uint64_t limit, used, active = 0, inactive = 0;
+    if (!inspect_cgroup(init, "memory.max", "memory.limit_in_bytes", "", &limit) ||
+        !inspect_cgroup(init, "memory.current", "memory.usage_in_bytes", "", &used))
+        return UINT64_MAX;
+    /* Pages of files are given up before anybody is killed. */
+    (void)inspect_cgroup(init, "memory.stat", "memory.stat", "\nactive_file ", &active);
+    (void)inspect_cgroup(init, "memory.stat", "memory.stat", "inactive_file ", &inactive);
+    used -= active + inactive < used ? active + inactive : used;
+    return used < limit ? limit - used : 0;
+}
+
 void inspect_limits(struct init *init, int64_t now) {
     const struct settings *settings = &init->settings;
     if (!settings->memory_poll && !settings->pids_poll && !settings->disk_limit)

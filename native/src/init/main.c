@@ -12,11 +12,11 @@ int main(int argc, char **argv) {
         return 0;
     }
     if (argc == 4 && !strcmp(argv[1], "inside")) {
-        int socket = atoi(argv[2]), oom_fd = atoi(argv[3]);
+        int socket = atoi(argv[2]), memory_fd = atoi(argv[3]);
         size_t room = (size_t)(argv[3] + strlen(argv[3]) - argv[0]);
         memset(argv[0], 0, room);
         snprintf(argv[0], room, "bunshin-init");
-        init_main_inside(socket, oom_fd);
+        init_main_inside(socket, memory_fd);
     }
     if (argc != 5 || strcmp(argv[1], "keeper")) {
         fprintf(stderr, "bunshin-init is started by bunshin_gym; it does nothing by itself\n");

@@ -133,8 +133,7 @@ static struct bunshin_error *limit(const char *controller, const char *name, con
     if (!write_text(file, value))
         return bunshin_error_os("cannot set limit %s to %s", setting, value);
     if (!strcmp(controller, "memory")) {
-        snprintf(file, sizeof file, "%s/%s", path, version == 2 ? "memory.events" : "memory.oom_control");
-        ret->oom_fd = open(file, O_RDONLY | O_CLOEXEC);
+        ret->memory_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (version == 1) { /* without this, v1 lets a workspace swap instead */
             snprintf(file, sizeof file, "%s/memory.memsw.limit_in_bytes", path);
             (void)write_text(file, value);
@@ -144,7 +143,7 @@ static struct bunshin_error *limit(const char *controller, const char *name, con
 }
 
 struct bunshin_error *cgroup_create(const char *name, const char *memory, const char *pids, struct cgroup_set *ret) {
-    *ret = (struct cgroup_set){.oom_fd = -1};
+    *ret = (struct cgroup_set){.memory_fd = -1};
     struct bunshin_error *error = NULL;
     if (memory)
         error = limit("memory", name, memory, ret);
@@ -172,7 +171,7 @@ void cgroup_destroy(struct cgroup_set *set) {
             usleep(1000); /* the last task leaves its group a little after it was reaped */
         free(set->path[i]);
     }
-    if (set->oom_fd >= 0)
-        close(set->oom_fd);
-    *set = (struct cgroup_set){.oom_fd = -1};
+    if (set->memory_fd >= 0)
+        close(set->memory_fd);
+    *set = (struct cgroup_set){.memory_fd = -1};
 }

@@ -19,7 +19,7 @@
 struct cgroup_set {
     int count;
     char *path[KEEPER_CGROUPS];
-    int oom_fd; /* file that counts out-of-memory kills, or -1 */
+    int memory_fd; /* its directory of the memory controller, or -1 */
 };
 
 /* cgroup.c: limits through cgroup v1 or v2 where this process may make groups. Missing rights are no error: see `ret`. */

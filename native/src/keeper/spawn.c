@@ -73,7 +73,7 @@ struct bunshin_error *spawn(const struct wire *request, const struct cgroup_set 
         if (read(gate[0], &byte, 1) != 1)
             _exit(1);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        init_main(request, groups->oom_fd, false);
+        init_main(request, groups->memory_fd, false);
         _exit(1);
     }
     if (pid < 0) {
