@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bunshin_gym import UnsupportedResource, Workspace, WorkspaceError, WorkspaceSpec
-from native import play
+from native import kinds, play
 
 pytestmark = [pytest.mark.engine("native"), pytest.mark.needs("gcc")]
 
 VICTIMS = play.all_victims()
+Record = Callable[[str, object], None]
 
 # Where a victim needs another workspace than the others.
 SPECS: dict[str, dict[str, Any]] = {
@@ -61,6 +63,15 @@ REFUSED: dict[str, str] = {
 }
 
 
+# Kept since this kernel; refused by name before, in these words.
+SINCE: dict[str, tuple[tuple[int, int], str]] = {
+    "main_thread_ended": ((6, 9), "a main thread that has ended while others run"),
+    "main_thread_ended_of_a_child": ((6, 9), "a main thread that has ended while others run"),
+}
+KERNEL = tuple(int(number) for number in os.uname().release.split(".")[:2])
+REFUSED |= {name: words for name, (since, words) in SINCE.items() if since > KERNEL}
+
+
 def known_failure(name: str) -> str:
     more = KNOWN_FAILURES_OF_ROOT if os.geteuid() == 0 else {}
     return KNOWN_FAILURES.get(name, "") or more.get(name, "")
@@ -97,7 +108,8 @@ def test_victims_that_nobody_forks_are_well(group: list[play.Victim]) -> None:
 
 
 @pytest.mark.parametrize("victim", cases(kept=True))
-def test_a_victim_is_well_in_every_fork(victim: play.Victim) -> None:
+def test_a_victim_is_well_in_every_fork(victim: play.Victim, record_property: Record) -> None:
+    record_property(f"victim {victim.name}", "kept")
     with contextlib.ExitStack() as open_ones, stage(victim) as source:
 
         def keep(child: Workspace | WorkspaceError) -> Workspace:
@@ -125,25 +137,29 @@ TOGETHER = [
 
 
 @pytest.mark.parametrize("group", [TOGETHER[i::10] for i in range(10)], ids=range(10))
-def test_victims_in_one_workspace_are_well_in_every_fork(group: list[play.Victim]) -> None:
+def test_victims_in_one_workspace_are_well_in_every_fork(group: list[play.Victim], record_property: Record) -> None:
     """Many kinds at once, which is also how a slow machine goes through all of them."""
+    for victim in group:
+        record_property(f"victim {victim.name}", "kept")
     with contextlib.ExitStack() as open_ones, stage(group[0]) as source:
         places = {victim.name: play.start(source, victim) for victim in group}
         begun = time.monotonic()
         child = open_ones.enter_context(play.one_fork(source))
         grandchild = open_ones.enter_context(play.one_fork(child))
-        took = time.monotonic() - begun
         stages = [("source", source), ("child", child), ("grandchild", grandchild)]
         for _, workspace in stages:
             for place in places.values():
-                play.say_go(workspace, place, took)
+                play.say_go(workspace, place, time.monotonic() - begun)
         words = {name: play.hear(stages, place) for name, place in places.items()}
         wrong = [f"{name}, {who}: {word}" for name, found in words.items() for who, word in found.items()]
         assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("victim", cases(kept=False))
-def test_a_victim_that_cannot_be_forked_is_refused_by_name_and_stays_well(victim: play.Victim) -> None:
+def test_a_victim_that_cannot_be_forked_is_refused_by_name_and_stays_well(
+    victim: play.Victim, record_property: Record
+) -> None:
+    record_property(f"victim {victim.name}", "refused by name")
     with stage(victim) as source:
         place = play.start(source, victim)
         with pytest.raises(UnsupportedResource) as caught:
@@ -159,6 +175,14 @@ def test_every_name_in_the_tables_is_a_victim() -> None:
     names = {victim.name for victim in VICTIMS}
     for table in (SPECS, KNOWN_FAILURES, KNOWN_FAILURES_OF_ROOT, REFUSED):
         assert set(table) <= names, set(table) - names
+
+
+def test_the_table_of_kinds_holds_every_victim_and_agrees() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", kinds.PAGE.read_text(), re.M))
+    assert set(rows) == {victim.name for victim in VICTIMS}, "docs/kinds.md is behind: see tests/native/kinds.py"
+    for name, first in rows.items():  # the first column is the newest kernel
+        refused = name in REFUSED and not (name in SINCE and SINCE[name][0] > KERNEL)
+        assert first in ("", kinds.REFUSED if refused else kinds.KEPT), name
 
 
 def test_every_victim_says_what_it_is_about() -> None:
