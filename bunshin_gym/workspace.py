@@ -54,7 +54,8 @@ class WorkspaceSpec:
 
     `image` None is `Image.host()`. `call_timeout` (seconds) holds for calls that give none. `cwd` is where the shell
     starts, and where relative paths start. `separate_stderr` False sends standard error where standard output goes, in
-    one exact order. `output_limit` bounds the bytes kept of each stream of a call: half head, half tail.
+    one exact order. `capabilities` is what root inside may do: nothing special, what Docker's root may, or everything in
+    its own namespaces, mounting file systems included. `output_limit` bounds the bytes kept of each stream of a call: half head, half tail.
     """
 
     image: Image | None = None
@@ -68,14 +69,14 @@ class WorkspaceSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     separate_stderr: bool = True
     output_limit: int = 1 << 20
-    capabilities: Literal["none", "container"] = "none"
+    capabilities: Literal["none", "container", "all"] = "none"
     hostname: str = "bunshin"
 
     def __post_init__(self) -> None:
         if self.network not in ("none", "host"):
             raise ValueError(f"network must be 'none' or 'host', not {self.network!r}")
-        if self.capabilities not in ("none", "container"):
-            raise ValueError(f"capabilities must be 'none' or 'container', not {self.capabilities!r}")
+        if self.capabilities not in ("none", "container", "all"):
+            raise ValueError(f"capabilities must be 'none', 'container' or 'all', not {self.capabilities!r}")
         if not self.cwd.startswith("/"):
             raise ValueError(f"cwd must be an absolute path, not {self.cwd!r}")
         if self.pids_limit is not None and self.pids_limit < 1:

@@ -14,8 +14,12 @@ from bunshin_gym.workspace import WorkspaceSpec, parse_size
 
 __all__ = ["make_plan"]
 
-# Docker's default set: what set-up commands such as apt-get expect of root.
-_CONTAINER_CAPABILITIES = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31))
+_CAPABILITIES = {
+    "none": 0,
+    # Docker's default set: what set-up commands such as apt-get expect of root.
+    "container": sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)),
+    "all": (1 << 41) - 1,
+}
 
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -69,7 +73,7 @@ def make_plan(
     ]
     environment = {**_ENVIRONMENT, "PWD": spec.cwd, "BUNSHIN": "1", **spec.env}
     records += [("env", f"{name}={value}") for name, value in environment.items()]
-    records.append(("capabilities", f"{_CONTAINER_CAPABILITIES if spec.capabilities == 'container' else 0:x}"))
+    records.append(("capabilities", f"{_CAPABILITIES[spec.capabilities]:x}"))
     records += _limits(spec)
     return encode_records(records)
 

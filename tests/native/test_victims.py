@@ -34,6 +34,8 @@ SPECS: dict[str, dict[str, Any]] = {
     "threads_1000": {"pids_limit": 2048},
     "capabilities_of_a_process": {"capabilities": "container"},
     "chroot_kept": {"capabilities": "container"},
+    "mounts_in_memory": {"capabilities": "all"},
+    "mounts_that_bind": {"capabilities": "all"},
 }
 
 # Known to fail, and why. The tests are strict: one that passes must be taken off this list.

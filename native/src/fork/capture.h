@@ -34,7 +34,11 @@ struct capture {
     int store_count;
     const struct runs *guards; /* of the process at hand */
     uint64_t mqueue_device;
-    unsigned tmpfs[2];      /* devices (tmpfs.c) */
+    struct tmpfs {
+        unsigned device;
+        char *root;
+    } *tmpfs; /* tmpfs.c; the first two are /dev/shm and /dev */
+    int tmpfs_count;
     unsigned memory_device; /* where the kernel keeps memfds, shared anonymous memory and System V segments */
     uint64_t store_end; /* of the new store */
     size_t pieces_most; /* of the process at hand: so many may a mapping become */
@@ -188,8 +192,13 @@ struct bunshin_error *mqueue_capture_all(struct capture *capture) MUST_CHECK;
 bool mqueue_is(const struct capture *capture, const struct stat *info);
 struct bunshin_error *mqueue_capture(struct capture *capture, const struct holder *holder, struct image_description *ret) MUST_CHECK;
 
+/* ---- mounts made inside (mounts.c) ---- */
+struct bunshin_error *mounts_capture(struct capture *capture) MUST_CHECK;
+
 /* ---- files in memory (tmpfs.c) ---- */
 struct bunshin_error *tmpfs_open(struct capture *capture) MUST_CHECK;
+struct bunshin_error *tmpfs_add(struct capture *capture, const char *root, unsigned device) MUST_CHECK;
+void tmpfs_forget(struct capture *capture);
 bool tmpfs_has(const struct capture *capture, unsigned device);
 struct bunshin_error *tmpfs_capture(struct capture *capture) MUST_CHECK;
 

@@ -96,8 +96,10 @@ static bool is_path_only(const struct image_description *record) { return record
 static struct bunshin_error *rebuild_descriptions(struct rebuild *rebuild) {
     struct image_header *image = rebuild->image;
     int32_t count = (int32_t)image->table[TABLE_DESCRIPTION].count;
-    TRY(tmpfs_rebuild(rebuild)); /* first: what lies below /dev/shm must be there to be opened */
+    TRY(mounts_rebuild(rebuild, false)); /* first: what lies there, or below /dev/shm, must be there to be opened */
+    TRY(tmpfs_rebuild(rebuild));
     TRY(shared_rebuild_all(rebuild));
+    TRY(mounts_rebuild(rebuild, true));
     TRY(ghost_rebuild_all(rebuild));
     /* Files opened for writing come first: that copies them up, and whoever reads then reads what is written. */
     for (int reads = 0; reads < 2; reads++)
@@ -124,6 +126,7 @@ static struct bunshin_error *rebuild_descriptions(struct rebuild *rebuild) {
         if (is_path_only(IMAGE_DESCRIPTION(image, i)) && !file_is_later(rebuild, i))
             TRY(file_rebuild(rebuild, i));
     TRY(tmpfs_finish(rebuild));
+    TRY(mounts_finish(rebuild));
     for (int32_t i = 0; i < count; i++)
         if (!rebuild->made[i] && !socket_is_later(rebuild, i) && !file_is_later(rebuild, i))
             return bunshin_error_new(BUNSHIN_ERROR_FORK, EINVAL, "an image holds a description of kind %d that nothing makes",

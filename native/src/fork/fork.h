@@ -13,6 +13,8 @@ extern struct fork_stores {
 /* Freezes and captures the tree, answers with the image and the page store, and holds the tree frozen. */
 void fork_seal(struct init *init, struct wire *request);
 /* Lets a sealed tree run on as it was. */
+/* What is mounted before any tool runs (mounts.c). */
+struct bunshin_error *mounts_remember(struct init *init) MUST_CHECK;
 void fork_release(struct init *init);
 /* In a new workspace: builds the tree that `image` describes, sharing the pages of `stores`. */
 struct bunshin_error *fork_rebuild(struct init *init, int image, const int *stores, int store_count,

@@ -225,6 +225,14 @@ struct image_entry { /* a name on a tmpfs; directories come before what is in th
     struct timespec accessed, modified;
 };
 
+struct image_mount { /* made inside; "" for the type of a bind mount */
+    struct span point, source, type, options;
+    uint64_t flags, file_system_flags;
+    uint32_t mode, uid, gid;
+    int32_t pad;
+    int32_t directory, later; /* later: it shows what lies in memory, which must be there first */
+};
+
 struct image_run { /* a piece of an object's content, and where it is stored */
     uint64_t offset, length, store_offset;
     int32_t store, pad;
@@ -368,6 +376,7 @@ enum table {
     TABLE_SOCKET,
     TABLE_LOCK,
     TABLE_ENTRY,
+    TABLE_MOUNT,
     TABLE_RUN,
     TABLE_SEGMENT,
     TABLE_SEMAPHORES,
@@ -409,6 +418,7 @@ static inline void *image_at(const struct image_header *header, enum table table
 #define IMAGE_PTY(h, i) ((struct image_pty *)image_at(h, TABLE_PTY) + (i))
 #define IMAGE_SOCKET(h, i) ((struct image_socket *)image_at(h, TABLE_SOCKET) + (i))
 #define IMAGE_LOCK(h, i) ((struct image_lock *)image_at(h, TABLE_LOCK) + (i))
+#define IMAGE_MOUNT(h, i) ((struct image_mount *)image_at(h, TABLE_MOUNT) + (i))
 #define IMAGE_ENTRY(h, i) ((struct image_entry *)image_at(h, TABLE_ENTRY) + (i))
 #define IMAGE_RUN(h, i) ((struct image_run *)image_at(h, TABLE_RUN) + (i))
 #define IMAGE_SEGMENT(h, i) ((struct image_segment *)image_at(h, TABLE_SEGMENT) + (i))

@@ -53,6 +53,9 @@ struct bunshin_error *pty_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 void pty_rebuild_done(struct rebuild *rebuild);
 struct bunshin_error *socket_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *mqueue_rebuild_all(struct rebuild *rebuild) MUST_CHECK;
+/* Those that do not show what lies in memory, and then, once that is there, those that do. */
+struct bunshin_error *mounts_rebuild(struct rebuild *rebuild, bool later) MUST_CHECK;
+struct bunshin_error *mounts_finish(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *tmpfs_rebuild(struct rebuild *rebuild) MUST_CHECK;
 struct bunshin_error *tmpfs_finish(struct rebuild *rebuild) MUST_CHECK;
 /* Unix sockets are made when every process has been born, since some must do it themselves. */

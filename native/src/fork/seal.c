@@ -39,6 +39,7 @@ static const size_t record_size[TABLE_COUNT] = {
     [TABLE_SOCKET] = sizeof(struct image_socket),
     [TABLE_LOCK] = sizeof(struct image_lock),
     [TABLE_ENTRY] = sizeof(struct image_entry),
+    [TABLE_MOUNT] = sizeof(struct image_mount),
     [TABLE_RUN] = sizeof(struct image_run),
     [TABLE_SEGMENT] = sizeof(struct image_segment),
     [TABLE_SEMAPHORES] = sizeof(struct image_semaphores),
@@ -102,7 +103,8 @@ static struct bunshin_error *open_stores(struct capture *capture) {
     if (fstat(capture->stores[capture->store_count - 1].fd, &info) != 0)
         return bunshin_error_os("cannot look at a page store");
     capture->memory_device = major(info.st_dev) << 20 | minor(info.st_dev);
-    return tmpfs_open(capture);
+    TRY(tmpfs_open(capture));
+    return mounts_capture(capture);
 }
 
 /* Stores that no operation names are left out of the image; the rest move up. */
@@ -240,6 +242,7 @@ static struct bunshin_error *capture_all(struct capture *capture, int64_t *mark)
 static void capture_deinit(struct capture *capture) {
     described_close(capture);
     shared_forget(capture);
+    tmpfs_forget(capture);
     for (int table = 0; table < TABLE_COUNT; table++)
         buffer_deinit(&capture->table[table]);
     buffer_deinit(&capture->bounce);

@@ -1,6 +1,6 @@
 /*
- * What lies on file systems in memory that every workspace has of its own: below /dev/shm, and what was added to /dev. No
- * layer holds it, so a fork makes it again: directories, links, FIFOs, sockets, files under all of their names, with owners,
+ * What lies on file systems in memory that every workspace has of its own: below /dev/shm, what was added to /dev, and those
+ * that were mounted inside (mounts.c). No layer holds it, so a fork makes it again: directories, links, FIFOs, sockets, files under all of their names, with owners,
  * modes, attributes and times. The content of files is shared.c's.
  */
 #define _GNU_SOURCE
@@ -27,14 +27,36 @@ static unsigned device_of(const struct stat *info) { return major(info->st_dev) 
 
 /* ---- capture ---- */
 
-struct bunshin_error *tmpfs_open(struct capture *capture) {
-    struct stat info;
-    for (int i = 0; i < 2; i++)
-        capture->tmpfs[i] = stat(roots[i], &info) == 0 ? device_of(&info) : 0;
+struct bunshin_error *tmpfs_add(struct capture *capture, const char *root, unsigned device) {
+    struct tmpfs *grown = realloc(capture->tmpfs, sizeof *grown * (size_t)(capture->tmpfs_count + 1));
+    if (!grown)
+        return bunshin_error_no_memory();
+    capture->tmpfs = grown;
+    if (!(grown[capture->tmpfs_count].root = strdup(root)))
+        return bunshin_error_no_memory();
+    grown[capture->tmpfs_count++].device = device;
     return NULL;
 }
 
-bool tmpfs_has(const struct capture *capture, unsigned device) { return device && (device == capture->tmpfs[0] || device == capture->tmpfs[1]); }
+struct bunshin_error *tmpfs_open(struct capture *capture) {
+    struct stat info;
+    for (int i = 0; i < 2; i++)
+        TRY(tmpfs_add(capture, roots[i], stat(roots[i], &info) == 0 ? device_of(&info) : 0));
+    return NULL;
+}
+
+void tmpfs_forget(struct capture *capture) {
+    for (int i = 0; i < capture->tmpfs_count; i++)
+        free(capture->tmpfs[i].root);
+    free(capture->tmpfs);
+}
+
+bool tmpfs_has(const struct capture *capture, unsigned device) {
+    for (int i = 0; device && i < capture->tmpfs_count; i++)
+        if (capture->tmpfs[i].device == device)
+            return true;
+    return false;
+}
 
 static struct bunshin_error *capture_attributes(struct capture *capture, const char *path, struct span *ret) {
     static char names[ATTRIBUTES_MOST], value[ATTRIBUTES_MOST];
@@ -101,7 +123,7 @@ static struct bunshin_error *capture_directory(struct capture *capture, const ch
         if (error || lstat(path, &info) != 0 || device_of(&info) != device)
             continue;
         /* What pid 1 makes by itself in /dev. */
-        if (top && device == capture->tmpfs[1] && (S_ISLNK(info.st_mode) || !strcmp(entry->d_name, "pts") || !strcmp(entry->d_name, "shm")))
+        if (top && device == capture->tmpfs[1].device && (S_ISLNK(info.st_mode) || !strcmp(entry->d_name, "pts") || !strcmp(entry->d_name, "shm")))
             if (settings_makes(path))
                 continue;
         error = capture_entry(capture, path, &info);
@@ -113,12 +135,12 @@ static struct bunshin_error *capture_directory(struct capture *capture, const ch
 }
 
 struct bunshin_error *tmpfs_capture(struct capture *capture) {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < capture->tmpfs_count; i++) {
         struct stat info;
         bool untouched = i == 1 && stat(roots[i], &info) == 0 && info.st_mtim.tv_sec == capture->init->settings.dev_made.tv_sec &&
                          info.st_mtim.tv_nsec == capture->init->settings.dev_made.tv_nsec;
-        if (capture->tmpfs[i] && !untouched)
-            TRY(capture_directory(capture, roots[i], capture->tmpfs[i], true));
+        if (capture->tmpfs[i].device && !untouched)
+            TRY(capture_directory(capture, capture->tmpfs[i].root, capture->tmpfs[i].device, true));
     }
     return NULL;
 }
@@ -134,7 +156,7 @@ struct bunshin_error *tmpfs_rebuild(struct rebuild *rebuild) {
         const char *path = text_of(rebuild, entry->path);
         int failed = 0;
         if (S_ISDIR(entry->mode))
-            failed = mkdir(path, 0700);
+            failed = mkdir(path, 0700) && errno != EEXIST; /* something may be mounted below it already */
         else if (S_ISLNK(entry->mode))
             failed = symlink(text_of(rebuild, entry->target), path);
         else if (!S_ISREG(entry->mode))

@@ -214,6 +214,7 @@ static struct bunshin_error *begin(struct init *init, const struct wire *request
     init->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (init->proc < 0 || init->signals < 0 || init->epoll < 0)
         return bunshin_error_os("cannot set up pid 1");
+    TRY(mounts_remember(init));
     TRY(init_watch(init, init->signals));
     TRY(init_watch(init, init->control));
     TRY(session_prepare(init));

@@ -14,6 +14,7 @@
 #include "common/buffer.h"
 #include "common/error.h"
 #include "common/wire.h"
+#include "fork/mountinfo.h"
 
 #define INIT_PRIVATE "/run/bunshin" /* a tmpfs of ours inside the workspace: the sessions' FIFOs and drivers */
 
@@ -116,6 +117,7 @@ struct init {
     int proc; /* /proc of the workspace */
     int memory_fd;
     struct settings settings;
+    struct mountinfo mounts; /* what the workspace began with, where tools may mount */
     struct session session[3]; /* by call_kind; CALL_EXEC unused */
     struct call *calls;
     uint64_t next_call;
