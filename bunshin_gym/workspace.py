@@ -54,8 +54,9 @@ class WorkspaceSpec:
 
     `image` None is `Image.host()`. `call_timeout` (seconds) holds for calls that give none. `cwd` is where the shell
     starts, and where relative paths start. `separate_stderr` False sends standard error where standard output goes, in
-    one exact order. `capabilities` is what root inside may do: nothing special, what Docker's root may, or everything in
-    its own namespaces, mounting file systems included. `output_limit` bounds the bytes kept of each stream of a call: half head, half tail.
+    one exact order. `capabilities` is what root inside may do: nothing special, what Docker's root may, or everything
+    in its own namespaces, mounting file systems included. `output_limit` bounds the bytes kept of each stream of a
+    call: half head, half tail.
     """
 
     image: Image | None = None
