@@ -202,7 +202,7 @@ void inspect_limits(struct init *init, int64_t now) {
         free(pids);
         if (settings->memory_poll && resident > settings->memory_poll)
             stop_calls(init, BUNSHIN_OUT_OF_MEMORY, "the call was stopped: the workspace's memory limit was passed");
-        if (settings->pids_poll && count > settings->pids_poll)
+        if (settings->pids_poll && count > settings->pids_poll + 1) /* pid 1 is not counted */
             stop_calls(init, BUNSHIN_SIGNALED, "the call was stopped: the workspace's process limit was passed");
     }
     if (settings->disk_limit && settings->upper_fd >= 0) {
