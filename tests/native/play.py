@@ -15,7 +15,7 @@ from pathlib import Path
 from bunshin_gym import ToolCall, Workspace, WorkspaceError
 
 FOLDER = Path(__file__).parent / "victims"
-HELPERS = ("victim.h", "victim.py", "inet.h", "blocked.h")
+HELPERS = ("victim.h", "victim.py", "inet.h", "blocked.h", "memory.h")
 STAGE = "/work/victim"
 READY_IN = 20.0  # seconds; setting up takes a fraction of one
 OK_IN = 30.0

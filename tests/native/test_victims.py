@@ -52,6 +52,7 @@ REFUSED: dict[str, str] = {
     "cwd_with_a_long_path": "a cwd with a path of more than 4096 bytes",
     "executable_not_executable": "an executable that may not be executed any more",
     "memory_shared_by_clone": "memory in common with pid",
+    "memory_locked_up_to_its_limit": "locked memory up to its limit",
     "posix_message_notification": "a notification by the message queue victim-tells",
     "netlink_answer_unread": "a netlink socket with messages not read yet",
     "seccomp_filter_of_its_own": "a seccomp filter of its own",

@@ -2,6 +2,7 @@
  * Runs for a moment inside a frozen thread of a workspace and asks the kernel what only that thread may ask. Changes
  * nothing that lasts. Its answers lie in its own memory, which pid 1 reads and then takes away.
  */
+#include <linux/mman.h>
 #include <linux/prctl.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,6 +68,9 @@ static void ask_process(struct parasite_args *args) {
     args->no_thp = (int32_t)blob_call(SYS_prctl, PR_GET_THP_DISABLE);
     args->never_written_and_executed = (int32_t)blob_call(SYS_prctl, PR_GET_MDWE);
     args->brk = (uint64_t)blob_call(SYS_brk, 0);
+    /* The kernel tells nobody what mlockall() said of the future, but ours was mapped after that: locked pages cannot be dropped. */
+    uint64_t page = ((uint64_t)args->resident + ARCH_PAGE - 1) & ~(ARCH_PAGE - 1);
+    args->locked = blob_call(SYS_madvise, page, ARCH_PAGE, MADV_DONTNEED) == -22 /* EINVAL */;
 }
 
 /* ---- semaphores: what this process's end would add to one ---- */

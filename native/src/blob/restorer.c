@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "blob/blob.h"
 #include "common/wire.h"
@@ -59,6 +60,25 @@ static void check_mildly(struct restorer_args *args, enum restorer_step step, lo
 
 /* ---- memory ---- */
 
+/* For now it may lock what it could allow itself to; pid 1 sets all limits at the end. */
+static void raise_lock_limit(void) {
+    uint64_t limit[2];
+    if (blob_call(SYS_prlimit64, 0, RLIMIT_MEMLOCK, 0, limit) == 0 && limit[0] != limit[1]) {
+        limit[0] = limit[1];
+        blob_call(SYS_prlimit64, 0, RLIMIT_MEMLOCK, limit, 0);
+    }
+}
+
+static void lock(struct restorer_args *args, const struct image_op *op) {
+    long failed = blob_call(SYS_mlock2, op->address, op->length, op->flags);
+    if (failed) {
+        /* A limit; or pages that cannot be there, behind a guard or the end of a file: they are locked all the same. */
+        raise_lock_limit();
+        check(args, STEP_MAP, blob_call(SYS_mlock2, op->address, op->length, 1 /* MLOCK_ONFAULT */), (int64_t)op->address);
+        blob_call(SYS_mlock2, op->address, op->length, op->flags);
+    }
+}
+
 static void restore_memory(struct restorer_args *args, const struct image_process *process) {
     struct image_header *image = IMAGE(args);
     check(args, STEP_UNMAP, blob_call(SYS_munmap, ARCH_PAGE * 16, args->self - ARCH_PAGE * 16), 0);
@@ -95,8 +115,13 @@ static void restore_memory(struct restorer_args *args, const struct image_proces
             check(args, STEP_PROTECT, blob_call(SYS_madvise, op->address, op->length, 102 /* MADV_GUARD_INSTALL */), (int64_t)op->address);
         else if (op->kind == OP_SEAL)
             check(args, STEP_PROTECT, blob_call(462 /* mseal */, op->address, op->length, 0), (int64_t)op->address);
-        else if (op->kind == OP_LOCK)
-            check(args, STEP_MAP, blob_call(SYS_mlock2, op->address, op->length, op->flags), (int64_t)op->address);
+        else if (op->kind == OP_NAME) {
+            long failed = blob_call(SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, op->address, op->length,
+                                    (uint8_t *)image_at(image, TABLE_HEAP) + op->offset);
+            if (failed != -9 /* EBADF */ && failed != -22 /* EINVAL: a kernel that names only what is no object's, or nothing */)
+                check(args, STEP_PROTECT, failed, (int64_t)op->address);
+        } else if (op->kind == OP_LOCK)
+            lock(args, op);
     }
     if (process->vdso)
         check(args, STEP_VDSO, blob_call(SYS_arch_prctl, ARCH_MAP_VDSO, process->vdso), (int64_t)process->vdso);
@@ -427,6 +452,10 @@ __attribute__((section(".text.entry"))) void blob_entry(struct restorer_args *ar
     restore_timers(args, process);
     if (process->never_written_and_executed > 0)
         check(args, STEP_PROTECT, blob_call(SYS_prctl, PR_SET_MDWE, process->never_written_and_executed), 0);
+    if (process->lock_future) { /* the last that has to do with memory: from here on whatever is mapped is locked */
+        raise_lock_limit();
+        check(args, STEP_PROTECT, blob_call(SYS_mlockall, process->lock_future), 1);
+    }
     if (process->leader_gone)
         leader_leave(args, process);
     thread_finish(args, THREAD(args, 0));

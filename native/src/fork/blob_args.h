@@ -40,7 +40,7 @@ struct parasite_args {
     int32_t failed; /* errno of what must not fail, 0 */
     int32_t subreaper, dumpable, no_thp, never_written_and_executed;
     int32_t segments; /* 1: a local descriptor table, 2: thread-local segments */
-    int32_t pad;
+    int32_t locked; /* what the process maps is locked at once */
     uint64_t core_cookie;
     uint64_t tid_address, brk;
     struct image_settings settings;

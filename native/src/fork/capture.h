@@ -42,6 +42,9 @@ struct capture {
     unsigned memory_device; /* where the kernel keeps memfds, shared anonymous memory and System V segments */
     uint64_t store_end; /* of the new store */
     size_t pieces_most; /* of the process at hand: so many may a mapping become */
+    uint64_t named_end; /* named.c: of the mappings side by side under one name, of the process at hand */
+    bool named_small;   /* they are copied */
+    struct span named;  /* the last name */
     bool flatten;       /* the process at hand stands on too many pieces: all of it is stored anew */
     uint64_t bytes_copied, bytes_shared;
     uint64_t memory_left; /* below the workspace's memory limit when the seal began */
@@ -81,6 +84,7 @@ struct parasite { /* code of ours in a frozen process, while it is asked */
     struct tracee *leader;
     uint64_t vdso;
     uint64_t area, size;
+    bool no_room;               /* it has locked as much memory as it may, and whatever it maps is locked */
     struct parasite_args *args; /* our copy; answers after a run */
 };
 struct bunshin_error *parasite_enter(struct tracee *leader, uint64_t vdso, struct parasite *ret) MUST_CHECK;
@@ -140,6 +144,16 @@ struct bunshin_error *memory_read(struct capture *capture, pid_t pid, uint64_t a
 struct bunshin_error *store_copy(struct capture *capture, pid_t pid, uint64_t address, uint64_t length, uint64_t at) MUST_CHECK;
 uint64_t store_reserve(struct capture *capture, uint64_t length);
 struct bunshin_error *store_write(struct capture *capture, const void *data, size_t size, uint64_t at) MUST_CHECK;
+
+/* ---- names of memory (named.c) ---- */
+#define NAMED_OBJECT "[anon_shmem:"
+/* A name and the bracket behind it; NULL for none. */
+const char *named_text(const struct mapping *mapping);
+/* Whether a private mapping that has a name is to be copied; `cursor`: of its first run, or one before. */
+bool named_is_small(struct capture *capture, const struct mappings *mappings, const struct mapping *mapping,
+                    const struct runs *runs, size_t cursor);
+/* After the operations that map it, from this one on. */
+struct bunshin_error *named_capture(struct capture *capture, const struct mapping *mapping, int32_t first_op) MUST_CHECK;
 
 /* ---- descriptors (descriptor.c and one file a kind) ---- */
 struct holder { /* who has an open description, and our own copy of it */

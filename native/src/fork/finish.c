@@ -128,7 +128,8 @@ static struct bunshin_error *end_process(struct rebuild *rebuild, const struct i
     for (int which = 0; which < IMAGE_RLIMITS; which++) {
         struct rlimit limit = {process->limits[which][0], process->limits[which][1]};
         const struct rlimit *inherited = &rebuild->own_limits[which];
-        if ((inherited->rlim_cur != limit.rlim_cur || inherited->rlim_max != limit.rlim_max) &&
+        bool raised = which == RLIMIT_MEMLOCK && inherited->rlim_cur != inherited->rlim_max; /* perhaps, by the restorer */
+        if ((raised || inherited->rlim_cur != limit.rlim_cur || inherited->rlim_max != limit.rlim_max) &&
             prlimit(process->pid, (__rlimit_resource_t)which, &limit, NULL) != 0)
             return bunshin_error_os("cannot set limit %d of pid %d", which, process->pid);
     }

@@ -36,6 +36,7 @@ enum op_kind {
     OP_UNMAP,   /* munmap */
     OP_GUARD,   /* madvise, MADV_GUARD_INSTALL */
     OP_SEAL,    /* mseal */
+    OP_NAME,    /* PR_SET_VMA_ANON_NAME; offset: of the name, in the heap */
 };
 #define SOURCE_ANONYMOUS (-1)
 /* A page store of this index, or SOURCE_FILE + index of a description. */
@@ -107,7 +108,8 @@ enum process_state { PROCESS_LIVE, PROCESS_STOPPED, PROCESS_ZOMBIE };
 struct image_process {
     int32_t pid, parent, group, session;
     int32_t state, exit_code, exit_signal;
-    int32_t leader_gone, pad; /* its main thread has ended, with exit_code; the others run on */
+    int32_t leader_gone; /* its main thread has ended, with exit_code; the others run on */
+    int32_t lock_future; /* as mlockall() has it: what it maps is locked from the beginning. 0: no */
     int32_t stop_signal, stop_reported; /* of a stopped process: what stopped it, and whether its parent has heard */
     int32_t terminal;      /* index of its controlling pty description, or IMAGE_NONE */
     int32_t terminal_group;

@@ -14,8 +14,21 @@ void mappings_deinit(struct mappings *mappings) {
     *mappings = (struct mappings){0};
 }
 
+/* A page store is private to each process, and bears the name of what is mapped from it, if that has one. */
+static bool is_store(const struct capture *capture, struct mapping *mapping) {
+    if (mapping->shared || mapping->device != capture->memory_device ||
+        (strncmp(mapping->path, "/memfd:bunshin-pages", 20) && strncmp(mapping->path, NAMED_OBJECT, strlen(NAMED_OBJECT))))
+        return false;
+    for (mapping->store = capture->store_count - 1; mapping->store >= 0; mapping->store--)
+        if (capture->stores[mapping->store].inode == mapping->inode)
+            return true;
+    return false;
+}
+
 static char classify(const struct capture *capture, struct mapping *mapping) {
     const char *path = mapping->path;
+    if (is_store(capture, mapping))
+        return 'p';
     if (*path == '[') {
         if (!strcmp(path, "[stack]"))
             return 's';
@@ -27,11 +40,6 @@ static char classify(const struct capture *capture, struct mapping *mapping) {
     }
     if (!mapping->inode && strncmp(path, "/SYSV", 5)) /* a System V segment's inode is its id */
         return *path ? 'x' : 'a';
-    for (int i = 0; i < capture->store_count; i++)
-        if (capture->stores[i].inode == mapping->inode && !strncmp(path, "/memfd:bunshin-pages", 20)) {
-            mapping->store = i;
-            return 'p';
-        }
     return 'f';
 }
 

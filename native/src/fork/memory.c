@@ -235,6 +235,15 @@ static struct bunshin_error *map_copied(struct capture *capture, pid_t pid, cons
     return writable ? NULL : add_op(capture, OP_PROTECT, mapping->start, mapping->end - mapping->start, 0, 0, mapping->protection, 0);
 }
 
+/* What came from a store, and is to be anonymous from now on. */
+static struct bunshin_error *map_whole(struct capture *capture, pid_t pid, const struct mapping *mapping) {
+    uint64_t length = mapping->end - mapping->start, offset = store_reserve(capture, length);
+    TRY(store_copy(capture, pid, mapping->start, length, offset));
+    TRY(add_op(capture, OP_MAP, mapping->start, length, SOURCE_ANONYMOUS, 0, mapping->protection | PROT_WRITE, PRIVATE | MAP_ANONYMOUS));
+    TRY(add_op(capture, OP_COPY, mapping->start, length, capture->store_count - 1, offset, 0, 0));
+    return add_op(capture, OP_PROTECT, mapping->start, length, 0, 0, mapping->protection, 0);
+}
+
 static struct bunshin_error *map_file(struct capture *capture, pid_t pid, const struct mapping *mapping, int source,
                                       const struct runs *runs, size_t *cursor, struct runs *scratch) {
     int store = capture->store_count - 1;
@@ -345,6 +354,8 @@ static struct bunshin_error *map_one(struct capture *capture, struct frozen_proc
         return bunshin_error_unsupported(frozen->pid, frozen->stat.comm, -1, "memory under a protection key");
     switch (mapping->kind) {
     case 'a':
+        if (named_text(mapping) && named_is_small(capture, mappings, mapping, runs, *cursor))
+            return map_copied(capture, frozen->alive, mapping, runs, cursor, scratch);
         /* Arguments and environment that have moved: /proc shows them only where no file lies below. */
         if ((mapping->start < frozen->stat.arg_end && frozen->stat.arg_start < mapping->end) ||
             (mapping->start < frozen->stat.env_end && frozen->stat.env_start < mapping->end))
@@ -354,6 +365,8 @@ static struct bunshin_error *map_one(struct capture *capture, struct frozen_proc
     case 'w':
         return map_copied(capture, frozen->alive, mapping, runs, cursor, scratch);
     case 'p':
+        if (named_text(mapping) && named_is_small(capture, mappings, mapping, runs, *cursor))
+            return map_whole(capture, frozen->alive, mapping);
         return map_store(capture, frozen->alive, mapping, runs, cursor, scratch);
     case 'f':
         break;
@@ -393,6 +406,7 @@ struct bunshin_error *capture_memory(struct capture *capture, struct frozen_proc
     process->first_op = CAPTURE_COUNT(capture, TABLE_OP, struct image_op);
     struct bunshin_error *error = scan_pages(capture, frozen->alive, mappings, &runs, &guards);
     capture->guards = &guards;
+    capture->named_end = 0;
     kin_choose(capture, frozen);
     size_t cursor = 0, stored = 0;
     for (size_t i = 0; i < mappings->count; i++)
@@ -404,9 +418,12 @@ struct bunshin_error *capture_memory(struct capture *capture, struct frozen_proc
             continue; /* ours, for the moment */
         size_t taken = (size_t)(CAPTURE_COUNT(capture, TABLE_OP, struct image_op) - process->first_op) + (mappings->count - i);
         capture->pieces_most = taken >= MAPPINGS_MOST ? 0 : (MAPPINGS_MOST - taken) / 2 < PIECES_MOST ? (MAPPINGS_MOST - taken) / 2 : PIECES_MOST;
+        int32_t first_op = CAPTURE_COUNT(capture, TABLE_OP, struct image_op);
         error = map_one(capture, frozen, mappings, mapping, parasite, &runs, &cursor, &scratch);
         if (!error && guards.buffer.size)
             error = guard(capture, mapping);
+        if (!error && named_text(mapping))
+            error = named_capture(capture, mapping, first_op);
         if (!error && mapping->flags && mapping->kind != 'v' && mapping->kind != 'x')
             error = advise(capture, mapping);
     }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "fork/blobs.h"
@@ -13,6 +14,20 @@
 #define ALL_SIGNALS (~0ull)
 
 uint64_t parasite_code_size(void) { return (blob_parasite_size() + ARCH_PAGE - 1) & ~(ARCH_PAGE - 1); }
+
+/* What it maps is locked, and it has locked what it may: as far as it could itself, it is allowed more for the moment. */
+static struct bunshin_error *map_beyond_limit(struct tracee *leader, uint64_t vdso, const uint64_t arguments[6], int64_t *ret) {
+    struct rlimit limit, raised;
+    if (prlimit(leader->tid, RLIMIT_MEMLOCK, NULL, &limit) != 0 || limit.rlim_cur == limit.rlim_max)
+        return NULL;
+    raised = (struct rlimit){limit.rlim_max, limit.rlim_max};
+    if (prlimit(leader->tid, RLIMIT_MEMLOCK, &raised, NULL) != 0)
+        return NULL;
+    struct bunshin_error *error = tracee_syscall(leader, vdso, SYS_mmap, arguments, ret);
+    if (prlimit(leader->tid, RLIMIT_MEMLOCK, &limit, NULL) != 0 && !error)
+        error = bunshin_error_os("cannot set the limit of locked memory of pid %d", leader->process);
+    return error;
+}
 
 struct bunshin_error *parasite_enter(struct tracee *leader, uint64_t vdso, struct parasite *ret) {
     *ret = (struct parasite){.leader = leader, .vdso = vdso};
@@ -28,6 +43,9 @@ struct bunshin_error *parasite_enter(struct tracee *leader, uint64_t vdso, struc
     uint64_t arguments[6] = {0, ret->size, PROT_READ | PROT_WRITE | PROT_EXEC, 0x22 /* private, anonymous */, (uint64_t)-1, 0};
     int64_t area;
     TRY(tracee_syscall(leader, vdso, SYS_mmap, arguments, &area));
+    if (area == -EAGAIN)
+        TRY(map_beyond_limit(leader, vdso, arguments, &area));
+    ret->no_room = area == -EAGAIN;
     bool written_or_executed = area == -EACCES; /* it has renounced memory that is both: the code is then written by force */
     if (written_or_executed) {
         arguments[2] = PROT_READ | PROT_EXEC;

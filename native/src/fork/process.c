@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -353,6 +354,18 @@ static struct bunshin_error *capture_zombie(struct capture *capture, struct froz
     return capture_add(capture, TABLE_PROCESS, &record, sizeof record, NULL);
 }
 
+/* How what it maps is locked: as our own mapping is. */
+static struct bunshin_error *read_lock_future(struct capture *capture, const struct frozen_process *frozen, const struct parasite *parasite,
+                                              int32_t *ret) {
+    struct mappings mappings;
+    TRY(mappings_read(capture, frozen->alive, &mappings));
+    for (size_t i = 0; i < mappings.count; i++)
+        if (mappings.list[i].start <= parasite->area && parasite->area < mappings.list[i].end && mappings.list[i].flags & MAPPING_LOCKED)
+            *ret = MCL_FUTURE | (mappings.list[i].flags & MAPPING_LOCKED_ON_FAULT ? MCL_ONFAULT : 0);
+    mappings_deinit(&mappings);
+    return NULL;
+}
+
 struct bunshin_error *capture_process(struct capture *capture, struct frozen_process *frozen) {
     if (frozen->zombie)
         return capture_zombie(capture, frozen);
@@ -395,6 +408,10 @@ struct bunshin_error *capture_process(struct capture *capture, struct frozen_pro
     struct parasite parasite = {0};
     struct image_timer timers[PARASITE_TIMERS];
     struct bunshin_error *error = parasite_enter(leader, mappings.vdso, &parasite);
+    if (error && parasite.no_room) {
+        bunshin_error_destroy(error);
+        error = bunshin_error_unsupported(frozen->pid, stat->comm, -1, "locked memory up to its limit, with whatever it maps (mlockall)");
+    }
     if (!error) {
         parasite.args->task = PARASITE_PROCESS;
         parasite.args->signals = caught | ignored;
@@ -418,6 +435,8 @@ struct bunshin_error *capture_process(struct capture *capture, struct frozen_pro
             real[3] = 1;
         timer_left_add(record.interval_timer[0] + 2, 1000, since);
         error = read_layout(capture, frozen, args->brk, &record);
+        if (!error && args->locked)
+            error = read_lock_future(capture, frozen, &parasite, &record.lock_future);
         for (int signal = 1; !error && signal <= 64; signal++)
             if (args->signals >> (signal - 1) & 1) {
                 struct image_action action = {signal, 0, args->action[signal].handler, args->action[signal].flags,

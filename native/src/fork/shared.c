@@ -127,7 +127,8 @@ struct bunshin_error *shared_capture_named(struct capture *capture, int copy, co
 }
 
 /* A process that has the object open: any descriptor of any process that shows the same inode. */
-static int open_by_descriptor(struct capture *capture, const struct mapping *mapping) {
+static int open_by_descriptor(struct capture *capture, const struct mapping *mapping, char *ret_link, size_t size) {
+    bool named = named_text(mapping); /* which hides what its object is called */
     for (size_t p = 0; p < capture->frozen->process_count; p++) {
         struct frozen_process *process = &capture->frozen->processes[p];
         char path[64];
@@ -138,14 +139,16 @@ static int open_by_descriptor(struct capture *capture, const struct mapping *map
             continue;
         for (size_t i = 0; i < count; i++) {
             struct stat info;
-            char link[300];
+            char link[4300];
             snprintf(path, sizeof path, "%d/fd/%d", process->alive, fds[i]);
             if (fstatat(capture->init->proc, path, &info, 0) != 0 || info.st_ino != mapping->inode)
                 continue;
             ssize_t length = readlinkat(capture->init->proc, path, link, sizeof link - 1);
             link[length < 0 ? 0 : length] = '\0';
-            if (strncmp(link, mapping->path, strlen(mapping->path)))
+            if (named ? device_of(&info) != mapping->device : strncmp(link, mapping->path, strlen(mapping->path)) != 0)
                 continue;
+            if (named)
+                snprintf(ret_link, size, "%s", link);
             int fd = (int)openat(capture->init->proc, path, O_RDONLY | O_CLOEXEC);
             free(fds);
             return fd;
@@ -247,12 +250,12 @@ struct bunshin_error *shared_capture_mapping(struct capture *capture, struct fro
     snprintf(link, sizeof link, "%s%s", mapping->path, mapping->deleted ? DELETED : "");
     struct shared_seen *seen = find_seen(capture, mapping->inode, mapping->device);
     if (!seen) {
-        int copy = mapping->deleted ? -1 : open(mapping->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        int copy = mapping->deleted || *mapping->path != '/' ? -1 : open(mapping->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
         if (copy >= 0 && (fstat(copy, &info) != 0 || info.st_ino != mapping->inode || device_of(&info) != mapping->device)) {
             close(copy);
             copy = -1;
         }
-        if (copy < 0 && (copy = open_by_descriptor(capture, mapping)) >= 0 && fstat(copy, &info) != 0)
+        if (copy < 0 && (copy = open_by_descriptor(capture, mapping, link, sizeof link)) >= 0 && fstat(copy, &info) != 0)
             return bunshin_error_os("cannot look at shared memory");
         if (copy >= 0) {
             struct bunshin_error *error = capture_object(capture, copy, link, &info, &seen);
@@ -264,7 +267,7 @@ struct bunshin_error *shared_capture_mapping(struct capture *capture, struct fro
             bool internal = !tmpfs_has(capture, mapping->device); /* a file that nobody has open is memory too */
             struct image_shared object = {
                 .kind = internal ? SHARED_ANONYMOUS : SHARED_FILE, .mode = internal ? 0777 : 0600, .entry = IMAGE_NONE};
-            TRY(capture_text(capture, internal ? "shared" : mapping->path, &object.name));
+            TRY(capture_text(capture, internal ? "shared" : named_text(mapping) ? "" : mapping->path, &object.name));
             TRY(add_seen(capture, &object, mapping->inode, mapping->device, &seen));
             seen->by_pages = true;
         }
