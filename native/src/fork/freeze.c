@@ -123,6 +123,23 @@ static struct bunshin_error *finish_vfork(struct frozen *frozen, int proc, struc
     return NULL;
 }
 
+/* Who it is and what it waits for, where the kernel tells. */
+static struct bunshin_error *refuse_unstopped(int proc, const struct tracee *tracee) {
+    char path[48];
+    struct process_stat stat = {.state = '?'};
+    struct buffer where = {0};
+    snprintf(path, sizeof path, "%d/task/%d", tracee->process, tracee->tid);
+    (void)procfs_stat(proc, path, &stat);
+    snprintf(path, sizeof path, "%d/task/%d/wchan", tracee->process, tracee->tid);
+    bool told = procfs_read(proc, path, &where) && where.size > 1;
+    struct bunshin_error *error = bunshin_error_new(
+        BUNSHIN_ERROR_FORK, ETIMEDOUT, "cannot freeze: pid %d (%s) did not stop in time: its thread %d is in state %c%s%.60s%s", tracee->process,
+        stat.comm, tracee->tid, stat.state, told ? ", in " : "", told ? (const char *)where.data : "",
+        stat.state == 'D' ? ", a sleep that nothing interrupts (a file system, a disk or a device that does not answer)" : "");
+    buffer_deinit(&where);
+    return error;
+}
+
 /*
  * Those that take longer are looked at more closely, all in turn: a parent stops only after its child, and that child may
  * itself be slow to stop, or be a parent in vfork.
@@ -137,8 +154,12 @@ static struct bunshin_error *wait_all(struct frozen *frozen, int proc, int64_t d
             if (patient)
                 TRY(finish_vfork(frozen, proc, tracee));
             struct bunshin_error *error = tracee_wait_stop(tracee, init_now() + STOP_USUALLY_NS);
-            if (error && (error->code != BUNSHIN_ERROR_TIMEOUT || init_now() > deadline))
+            if (error && error->code != BUNSHIN_ERROR_TIMEOUT)
                 return error;
+            if (error && init_now() > deadline) {
+                bunshin_error_destroy(error);
+                return refuse_unstopped(proc, tracee);
+            }
             waiting |= error != NULL;
             bunshin_error_destroy(error);
         }

@@ -22,6 +22,7 @@
 #include "fork/described.h"
 #include "fork/fork.h"
 #include "fork/locate.h"
+#include "fork/silent.h"
 #include "fork/socket.h"
 
 static const size_t record_size[TABLE_COUNT] = {
@@ -295,6 +296,7 @@ static struct bunshin_error *freeze_and_capture(struct capture *capture, struct 
     capture->sealed_boottime = clock_boottime();
     TRY(buffer_printf(&capture->report, "freeze %.3f\nprocesses %zu\nthreads %zu\n", since(mark), capture->frozen->process_count,
                       capture->frozen->thread_count));
+    TRY(silent_refuse(capture->frozen, capture->init->proc));
     TRY(fault(request, SEAL_FREEZE));
     TRY(fault(request, SEAL_STORES));
     struct bunshin_error *error = open_stores(capture);
@@ -323,12 +325,16 @@ static void close_if_open(int *fd) {
  */
 #define RELEASE_PATIENCE_NS 150000000000ll
 
+#define SILENT_FREEZE_NS 3000000000ll
+
 void fork_seal(struct init *init, struct wire *request) {
     int reply = request->fd_count ? request->fd[0] : -1;
     int64_t mark = init_now(), deadline = mark + request->argument[0];
     struct capture capture;
     int image = -1, newest = -1, carrier = -1;
     struct bunshin_error *error = NULL;
+    if (silent_look(init->proc) && deadline > init_now() + SILENT_FREEZE_NS)
+        deadline = init_now() + SILENT_FREEZE_NS; /* who waits for one does not stop */
     for (int tries = 0;; tries++) {
         capture = (struct capture){.init = init, .unread = -1};
         error = freeze_and_capture(&capture, request, deadline, &mark, &newest);

@@ -12,7 +12,16 @@ struct bunshin_error *bunshin_workspace_seal(struct bunshin_workspace *workspace
     struct request request = {
         .verb = WIRE_SEAL, .argument = {(int64_t)(timeout * 1e9), fault_step("seal")}, .timeout_ms = (int)(timeout * 1e3) + 5000};
     struct wire answer;
-    TRY(request_run(workspace->socket, &request, "cannot seal a workspace", &answer));
+    struct bunshin_error *error = request_run(workspace->socket, &request, "cannot seal a workspace", &answer);
+    if (error && error->code == BUNSHIN_ERROR_TIMEOUT) {
+        /* Nobody will take a seal that comes now: once pid 1 is back, its tree is to run on. */
+        struct wire release = {.verb = WIRE_RELEASE};
+        bunshin_error_destroy(wire_send(workspace->socket, &release));
+        error->code = BUNSHIN_ERROR_FORK;
+        return bunshin_error_wrap(error, "the workspace's pid 1 does not answer (stopped, or waiting for a file system that does not)");
+    }
+    if (error)
+        return error;
     struct bunshin_snapshot *snapshot = calloc(1, sizeof *snapshot);
     int *store = calloc(answer.fd_count + 1, sizeof *store);
     if (!snapshot || !store || !answer.fd_count) {
