@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ import pytest
 
 from bunshin_gym import ForkError, ToolCall, Workspace, WorkspaceError, WorkspaceSpec
 from bunshin_gym.engines.native_features import cgroup_support
-from native import play
+from native import play, test_deadlines
 
 pytestmark = [pytest.mark.engine("native")]
 
@@ -203,3 +204,52 @@ def test_a_process_that_cannot_be_stopped_is_given_up_in_time(monkeypatch: pytes
         assert time.monotonic() - begin < 8
         assert source.run("echo $n").output == "5\n"
         assert not play.verdicts([("source", source)], place, 5.0)
+
+
+def set_descriptors(pid: int, limit: int) -> int:
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, hard))
+    return soft
+
+
+def pid_1_of_all() -> set[int]:
+    found = set()
+    for pid in test_deadlines.children(test_deadlines.keeper()):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text() == "bunshin-init\n":
+                found.add(pid)
+    return found
+
+
+@pytest.mark.parametrize(("who", "step"), [("owner", 1), ("keeper", 5), ("inside", 3)])
+def test_no_descriptors_are_left_in_the_middle(who: str, step: int) -> None:
+    """At each place where one is needed: an error that says so, or success; and the source is let go at once."""
+    Workspace(WorkspaceSpec()).close()
+    others = pid_1_of_all()
+    said = []
+    with Workspace(WorkspaceSpec()) as source:
+        source.run("n=5; sleep 1000 &")
+        with source.snapshot() as snapshot:
+            for spare in range(0, 12 * step, step):
+                while len(own := pid_1_of_all() - others) != 1:
+                    time.sleep(0.005)
+                pid = {"owner": os.getpid(), "keeper": test_deadlines.keeper(), "inside": own.pop()}[who]
+                for work in (source.snapshot, lambda: snapshot.fork(1)[0]):
+                    before = set_descriptors(pid, len(os.listdir(f"/proc/{pid}/fd")) + spare)
+                    outcome: object
+                    try:
+                        outcome = work()
+                    except ForkError as error:
+                        outcome = error
+                    finally:
+                        with contextlib.suppress(ProcessLookupError):  # the source went on in a fork
+                            set_descriptors(pid, before)
+                    if isinstance(outcome, Exception):
+                        assert isinstance(outcome, ForkError), outcome
+                        said.append(str(outcome))
+                    else:
+                        outcome.close()  # type: ignore[attr-defined]
+                    assert source.run("echo $n", timeout=5).output == "5\n"
+                    if who == "inside":
+                        break
+    assert sum("Too many open files" in text or "limit of open files" in text for text in said) > 3, said

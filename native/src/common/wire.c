@@ -129,7 +129,11 @@ struct bunshin_error *wire_receive(int socket, int timeout_ms, struct wire *ret,
                 ret->fd_count = WIRE_FDS_MAX;
             memcpy(ret->fd, CMSG_DATA(part), sizeof(int) * ret->fd_count);
         }
-    if ((size_t)got < sizeof header || letter.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+    if (letter.msg_flags & MSG_CTRUNC) {
+        wire_deinit(ret);
+        return bunshin_error_new(BUNSHIN_ERROR_OS, EMFILE, "cannot take the descriptors of a message: Too many open files");
+    }
+    if ((size_t)got < sizeof header || letter.msg_flags & MSG_TRUNC) {
         wire_deinit(ret);
         return bunshin_error_new(BUNSHIN_ERROR_OS, EBADMSG, "a message came damaged");
     }

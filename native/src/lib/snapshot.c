@@ -7,18 +7,23 @@
 
 #include "lib/internal.h"
 
+/* Nobody takes the seal: the tree is to run on, as soon as pid 1 hears of it. Needs no descriptor. */
+static void release_unheard(struct bunshin_workspace *workspace) {
+    struct wire release = {.verb = WIRE_RELEASE};
+    bunshin_error_destroy(wire_send(workspace->socket, &release));
+}
+
 struct bunshin_error *bunshin_workspace_seal(struct bunshin_workspace *workspace, double timeout, struct bunshin_snapshot **ret) {
     TRY(context_check_owner(workspace->context));
     struct request request = {
         .verb = WIRE_SEAL, .argument = {(int64_t)(timeout * 1e9), fault_step("seal")}, .timeout_ms = (int)(timeout * 1e3) + 5000};
     struct wire answer;
     struct bunshin_error *error = request_run(workspace->socket, &request, "cannot seal a workspace", &answer);
-    if (error && error->code == BUNSHIN_ERROR_TIMEOUT) {
-        /* Nobody will take a seal that comes now: once pid 1 is back, its tree is to run on. */
-        struct wire release = {.verb = WIRE_RELEASE};
-        bunshin_error_destroy(wire_send(workspace->socket, &release));
+    if (error && (error->code == BUNSHIN_ERROR_TIMEOUT || error->code == BUNSHIN_ERROR_OS)) { /* our own: pid 1 may well have sealed */
+        bool late = error->code == BUNSHIN_ERROR_TIMEOUT;
+        release_unheard(workspace);
         error->code = BUNSHIN_ERROR_FORK;
-        return bunshin_error_wrap(error, "the workspace's pid 1 does not answer (stopped, or waiting for a file system that does not)");
+        return late ? bunshin_error_wrap(error, "the workspace's pid 1 does not answer (stopped, or waiting for a file system that does not)") : error;
     }
     if (error)
         return error;
@@ -28,6 +33,7 @@ struct bunshin_error *bunshin_workspace_seal(struct bunshin_workspace *workspace
         free(snapshot);
         free(store);
         wire_deinit(&answer);
+        release_unheard(workspace);
         return bunshin_error_no_memory();
     }
     snapshot->context = workspace->context;
@@ -54,7 +60,10 @@ struct bunshin_error *bunshin_workspace_seal(struct bunshin_workspace *workspace
 struct bunshin_error *bunshin_workspace_release(struct bunshin_workspace *workspace) {
     struct request request = {.verb = WIRE_RELEASE, .timeout_ms = 20000};
     struct wire answer;
-    TRY(request_run(workspace->socket, &request, "cannot release a sealed workspace", &answer));
+    struct bunshin_error *error = request_run(workspace->socket, &request, "cannot release a sealed workspace", &answer);
+    if (error && error->code == BUNSHIN_ERROR_OS)
+        release_unheard(workspace); /* for want of a descriptor, say */
+    TRY(error);
     wire_deinit(&answer);
     return NULL;
 }
