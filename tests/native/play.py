@@ -17,8 +17,9 @@ from bunshin_gym import ToolCall, Workspace, WorkspaceError
 FOLDER = Path(__file__).parent / "victims"
 HELPERS = ("victim.h", "victim.py", "inet.h", "blocked.h", "memory.h")
 STAGE = "/work/victim"
-READY_IN = 20.0  # seconds; setting up takes a fraction of one
-OK_IN = 30.0
+PATIENCE = float(os.environ.get("BUNSHIN_PATIENCE", "1"))  # more on a machine that is emulated
+READY_IN = 20.0 * PATIENCE  # seconds; setting up takes a fraction of one
+OK_IN = 30.0 * PATIENCE
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def evidence(workspace: Workspace, place: str) -> str:
 
 
 def say_go(workspace: Workspace, place: str, slack: float) -> None:
-    workspace.write_file(f"{place}/go", f"{slack:.3f}\n".encode())
+    workspace.write_file(f"{place}/go", f"{slack + PATIENCE - 1:.3f}\n".encode())
 
 
 def verdict(workspace: Workspace, place: str, deadline: float) -> str:

@@ -70,6 +70,23 @@ REFUSED: dict[str, str] = {
 SINCE: dict[str, tuple[tuple[int, int], str]] = {
     "main_thread_ended": ((6, 9), "a main thread that has ended while others run"),
     "main_thread_ended_of_a_child": ((6, 9), "a main thread that has ended while others run"),
+    # The kernel gives no handles of what lies on an overlay, and another number than stat(2) does.
+    **{
+        name: ((6, 6), "a file that has no name by which it could be opened")
+        for name in ("renamed_open_file", "file_with_two_names_open")
+    },
+    **{
+        name: ((6, 6), "an inotify watch on something that has no name")
+        for name in (
+            "inotify_in_a_stream_of_events",
+            "inotify_numbers_with_gaps",
+            "inotify_of_a_whole_tree",
+            "inotify_of_tools",
+            "inotify_of_what_moved_and_went",
+            "inotify_readers_waiting",
+            "inotify_watch",
+        )
+    },
 }
 KERNEL = tuple(int(number) for number in os.uname().release.split(".")[:2])
 REFUSED |= {name: words for name, (since, words) in SINCE.items() if since > KERNEL}

@@ -65,7 +65,7 @@ struct capture {
     size_t located_chains; /* of each */
     struct buffer report;
     bool outside; /* there are sockets on the host's network */
-    int64_t sealed_at, sealed_boottime;
+    int64_t sealed_at;
     bool not_dumpable; /* some process is not */
     int next_id[SYSV_KINDS]; /* sysv.c */
 };

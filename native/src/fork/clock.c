@@ -68,11 +68,16 @@ static int set_clocks_back(struct rebuild *rebuild, const int64_t offset[2]) {
 struct bunshin_error *clock_rebuild(struct rebuild *rebuild, struct buffer *report) {
     struct image_header *image = rebuild->image;
     struct init *init = rebuild->init;
-    int64_t elapsed = init_now() - image->sealed_at, asleep = clock_boottime() - image->sealed_boottime;
+    /*
+     * What is left of a time is that of the seal's first moment; whatever ran out while it went on did so. So the clocks of a
+     * fork go on from its last, and the time between the two has gone by.
+     */
+    int64_t elapsed = init_now() - image->captured_at, asleep = clock_boottime() - image->captured_boottime;
+    rebuild->missed = image->captured_at - image->sealed_at;
     memcpy(init->clock_offset, image->clock_offset, sizeof init->clock_offset);
     /* The source goes on as a fork right after each seal: a sleep must not grow by every one. */
     if (elapsed < CLOSELY_NS)
-        rebuild->missed = elapsed > 0 ? elapsed : 0;
+        rebuild->missed += elapsed > 0 ? elapsed : 0;
     else {
         init->clock_offset[0] -= elapsed;
         init->clock_offset[1] -= asleep;

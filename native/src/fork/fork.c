@@ -125,8 +125,6 @@ static struct bunshin_error *rebuild_descriptions(struct rebuild *rebuild) {
     for (int32_t i = 0; i < count; i++)
         if (is_path_only(IMAGE_DESCRIPTION(image, i)) && !file_is_later(rebuild, i))
             TRY(file_rebuild(rebuild, i));
-    TRY(tmpfs_finish(rebuild));
-    TRY(mounts_finish(rebuild));
     for (int32_t i = 0; i < count; i++)
         if (!rebuild->made[i] && !socket_is_later(rebuild, i) && !file_is_later(rebuild, i))
             return bunshin_error_new(BUNSHIN_ERROR_FORK, EINVAL, "an image holds a description of kind %d that nothing makes",
@@ -224,6 +222,8 @@ struct bunshin_error *fork_rebuild(struct init *init, int image_fd, const int *s
     TRY(shared_seal(&rebuild));
     TRY(rebuild_fault(&rebuild, STEP_OWN, "pid 1"));
     TRY(own_rebuild(&rebuild));
+    TRY(tmpfs_finish(&rebuild)); /* nothing is made there any more: times stay as they are set */
+    TRY(mounts_finish(&rebuild));
     TRY(inotify_watch_all(&rebuild));
     set_last_pid(&rebuild);
     TRY(rebuild_fault(&rebuild, STEP_FINISH, "the end"));

@@ -400,7 +400,7 @@ struct image_header {
     int32_t last_pid;
     uint64_t next_call;
     int64_t sealed_at; /* CLOCK_MONOTONIC ns, of pid 1 */
-    int64_t sealed_boottime; /* CLOCK_BOOTTIME ns */
+    int64_t captured_at, captured_boottime; /* the same, once everything was looked at: the tree's clocks go on from there */
     int64_t clock_offset[2]; /* of the tree's clocks, from these two */
     uint32_t generation;
     int32_t begin_inside; /* its processes must descend from a pid 1 that began in their user namespace */

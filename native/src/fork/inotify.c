@@ -80,6 +80,9 @@ struct bunshin_error *inotify_capture(struct capture *capture, const struct hold
             error = capture_refuse(holder, "an inotify watch that cannot be read");
             break;
         }
+        object.watcher = holder->copy;
+        object.watch = watch.number;
+        object.events = watch.mask & (IN_ALL_EVENTS | IN_ONESHOT);
         error = locate_want(capture, &object, &number);
         watch.located = number;
         if (!error)

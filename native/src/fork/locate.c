@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -121,6 +122,31 @@ struct bunshin_error *locate_want_name(struct capture *capture, int fd, size_t *
     return locate_want(capture, &wanted, ret);
 }
 
+/*
+ * On an overlay whose layers lie on several file systems, all that is shown of two things can be equal: number, device, handle.
+ * The kernel itself knows: a watch on the same thing is the same watch. Where it is not, the new one is taken away again, and
+ * what that tells is read; nothing else waits there.
+ */
+static bool is_watched(const struct located *wanted, int directory, const char *name, int flags) {
+    char path[4352];
+    if (!wanted->watch)
+        return true;
+    if (directory == AT_FDCWD)
+        snprintf(path, sizeof path, "%s", name);
+    else
+        snprintf(path, sizeof path, "/proc/self/fd/%d%s%s", directory, *name ? "/" : "", name);
+    bool follow = !*name || flags & AT_SYMLINK_FOLLOW;
+    int number = inotify_add_watch(wanted->watcher, path, IN_MASK_ADD | wanted->events | (follow ? 0 : IN_DONT_FOLLOW));
+    if (number < 0)
+        return true; /* not to be asked: what is shown has to do */
+    if (number == wanted->watch)
+        return true;
+    char told[64];
+    if (inotify_rm_watch(wanted->watcher, number) == 0 && read(wanted->watcher, told, sizeof told) < 0)
+        return false;
+    return false;
+}
+
 /* What lies at a name: what is looked for, or NULL. */
 static struct located *identify(struct capture *capture, int directory, const char *name, int flags) {
     struct handle handle = {.head.handle_bytes = LOCATE_HANDLE};
@@ -150,7 +176,7 @@ static struct located *identify(struct capture *capture, int directory, const ch
             looked = true;
             uint32_t device = major(info.st_dev) << 20 | minor(info.st_dev);
             /* On an overlay of several file systems a file's st_dev is its layer's; a directory's is the overlay's. */
-            if (device == wanted->device || (by_handle && !S_ISDIR(info.st_mode)))
+            if ((device == wanted->device || (by_handle && !S_ISDIR(info.st_mode))) && is_watched(wanted, directory, name, flags))
                 return wanted;
         }
     }

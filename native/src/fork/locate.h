@@ -18,6 +18,8 @@ struct located {
     uint32_t size;
     uint8_t handle[LOCATE_HANDLE];
     bool by_name; /* what is held open does not count */
+    uint32_t events;
+    int32_t watcher, watch; /* an inotify instance (a copy of ours) that watches it, and its number there; 0 for none */
     bool found;
     int32_t description; /* of somebody who has it open, or IMAGE_NONE: then */
     struct span path;

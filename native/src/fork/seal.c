@@ -144,7 +144,8 @@ static struct bunshin_error *write_image(struct capture *capture, int *ret) {
         .store_count = (uint32_t)capture->store_count,
         .last_pid = kill_newest_pid(),
         .sealed_at = capture->sealed_at,
-        .sealed_boottime = capture->sealed_boottime,
+        .captured_at = init_now(),
+        .captured_boottime = clock_boottime(),
         .clock_offset = {capture->init->clock_offset[0], capture->init->clock_offset[1]},
         .next_call = capture->init->next_call,
         .generation = capture->init->settings.generation,
@@ -293,7 +294,6 @@ static bool await_reader(int fd) {
 static struct bunshin_error *freeze_and_capture(struct capture *capture, struct wire *request, int64_t deadline, int64_t *mark, int *ret_newest) {
     TRY(freeze(capture->init->proc, deadline, &capture->frozen));
     capture->sealed_at = init_now(); /* what sleeps have left was found out just now */
-    capture->sealed_boottime = clock_boottime();
     TRY(buffer_printf(&capture->report, "freeze %.3f\nprocesses %zu\nthreads %zu\n", since(mark), capture->frozen->process_count,
                       capture->frozen->thread_count));
     TRY(silent_refuse(capture->frozen, capture->init->proc));

@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stdio.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -55,10 +56,28 @@ static void put_end(struct capture *capture, const struct image_socket *socket, 
  * A peer that was closed while some of its data had no room here: nobody can read that from it. But room can be made: a
  * larger window, and the kernel brings the rest over.
  */
+/* How far a receive buffer may grow is a setting of the network namespace, and that is ours. Returns a descriptor, or -1. */
+static int raise_most(const struct init *init, char usual[64]) {
+    char text[64];
+    int low, start, base = init->settings.network_fd, fd = base < 0 ? -1 : openat(base, "tcp_rmem", O_RDWR | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : pread(fd, usual, 63, 0);
+    usual[got > 0 ? got : 0] = '\0';
+    if (got > 0 && sscanf(usual, "%d %d", &low, &start) == 2) {
+        int length = snprintf(text, sizeof text, "%d %d %d", low, start, 1 << 30);
+        if (pwrite(fd, text, (size_t)length, 0) == length)
+            return fd;
+    }
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
 static struct bunshin_error *let_rest_arrive(struct capture *capture, int32_t description, int fd) {
     int low = socket_int_option(fd, SOL_SOCKET, SO_RCVLOWAT), much = 1 << 28;
     int reuse = socket_int_option(fd, SOL_SOCKET, SO_REUSEADDR), size = socket_int_option(fd, SOL_SOCKET, SO_RCVBUF);
     int locks = socket_int_option(fd, SOL_SOCKET, SO_BUF_LOCK);
+    char usual[64];
+    int most = raise_most(capture->init, usual);
     if (locks & 2)
         (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &much, sizeof much);
     else
@@ -70,12 +89,20 @@ static struct bunshin_error *let_rest_arrive(struct capture *capture, int32_t de
             tcp_repair(fd, 0);
             (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
         }
+        /* Whoever reads tells the other end of the room there is now, even without taking anything: else that asks by itself,
+         * less and less often. */
+        char byte;
+        (void)!recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         state = tcp_state_of(fd);
         open = state == STATE_ESTABLISHED || state == STATE_FIN_WAIT1 || state == STATE_FIN_WAIT2;
         if (open && tries)
             usleep(1000);
     }
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low);
+    if (most >= 0) {
+        (void)!pwrite(most, usual, strlen(usual), 0);
+        close(most);
+    }
     if (locks & 2)
         socket_set_buffer(fd, SO_RCVBUF, size, locks);
     if (open)
