@@ -70,14 +70,13 @@ REFUSED: dict[str, str] = {
 SINCE: dict[str, tuple[tuple[int, int], str]] = {
     "main_thread_ended": ((6, 9), "a main thread that has ended while others run"),
     "main_thread_ended_of_a_child": ((6, 9), "a main thread that has ended while others run"),
-    # The kernel gives no handles of what lies on an overlay, and another number than stat(2) does.
-    **{
-        name: ((6, 6), "a file that has no name by which it could be opened")
-        for name in ("renamed_open_file", "file_with_two_names_open")
-    },
-    **{
-        name: ((6, 6), "an inotify watch on something that has no name")
-        for name in (
+    # Before, the kernel gives no handles of what lies on an overlay, and shows another number than stat(2) does.
+    **dict.fromkeys(
+        ("renamed_open_file", "file_with_two_names_open"),
+        ((6, 6), "a file that has no name by which it could be opened"),
+    ),
+    **dict.fromkeys(
+        (
             "inotify_in_a_stream_of_events",
             "inotify_numbers_with_gaps",
             "inotify_of_a_whole_tree",
@@ -85,8 +84,9 @@ SINCE: dict[str, tuple[tuple[int, int], str]] = {
             "inotify_of_what_moved_and_went",
             "inotify_readers_waiting",
             "inotify_watch",
-        )
-    },
+        ),
+        ((6, 6), "an inotify watch on something that has no name"),
+    ),
 }
 KERNEL = tuple(int(number) for number in os.uname().release.split(".")[:2])
 REFUSED |= {name: words for name, (since, words) in SINCE.items() if since > KERNEL}
