@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bunshin_gym import ForkError, ToolCall, Workspace, WorkspaceSpec
+from native import play
 
 HEADER = (Path(__file__).parents[2] / "native" / "src" / "fork" / "blob_args.h").read_text()
 
@@ -86,3 +87,31 @@ def test_a_step_of_the_rebuild_fails(
         assert isinstance(child, Workspace)
         with child:
             assert_well(child)
+
+
+LATE = ["seal:SEAL_CAPTURE", "seal:SEAL_ANSWER", "rebuild:STEP_BIRTH"]
+PENDING = ["unix_pending_with_words", "unix_pending_client_gone", "unix_pending_full_with_writer"]
+
+
+@pytest.mark.parametrize("fault", LATE)
+@pytest.mark.parametrize("name", PENDING)
+def test_clients_that_a_seal_accepted_are_put_back(name: str, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seal looks into what a busy server has not accepted; given up, it leaves the clients as they were."""
+    kind, step = fault.split(":")
+    number = {word: at for at, word in (SEAL if kind == "seal" else REBUILD)}[step]
+    (victim,) = (victim for victim in play.all_victims() if victim.name == name)
+    with Workspace(WorkspaceSpec(engine="native")) as source:
+        place = play.start(source, victim)
+        for _ in range(2):
+            monkeypatch.setenv("BUNSHIN_FAULT", f"{kind}:{number}")
+            with pytest.raises(ForkError):
+                source.snapshot()
+            monkeypatch.delenv("BUNSHIN_FAULT")
+        with source.snapshot() as snapshot:
+            (child,) = snapshot.fork(1)
+            assert isinstance(child, Workspace)
+        monkeypatch.setenv("BUNSHIN_FAULT", f"{kind}:{number}")
+        with child:
+            with pytest.raises(ForkError):
+                source.snapshot()
+            assert not play.verdicts([("source", source), ("child", child)], place, 0.0)

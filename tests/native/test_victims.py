@@ -61,7 +61,7 @@ REFUSED: dict[str, str] = {
     "thread_with_a_user_of_its_own": "with credentials of its own",
     "traced_child": "a debugger's hold",
     "tcp_urgent_byte": "a TCP connection with an urgent byte under way",
-    "unix_pending_connection": "whose client has written already",
+    "unix_pending_client_with_a_name": "whose client has a name of its own",
     "vfork_in_progress": "a child in vfork",
 }
 

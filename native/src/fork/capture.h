@@ -59,6 +59,8 @@ struct capture {
     struct buffer unix_peers; /* socket_unix.c */
     bool have_unix_peers;
     int unread; /* a copy of what holds something that its owner will read as soon as it may run, or -1: see capture_unread() */
+    bool may_accept; /* what nobody accepts is to be looked into all the same: socket_unix_pending.c */
+    bool unaccepted; /* that is what was met, and may not be yet */
     struct buffer located; /* locate.c */
     size_t not_located, without_handle;
     int32_t *located_index[2];
@@ -192,6 +194,10 @@ struct bunshin_error *socket_capture(struct capture *capture, const struct holde
 /* After all descriptors are known: ends that belong together. Refuses ends whose other side is outside. */
 struct bunshin_error *pty_connect(struct capture *capture) MUST_CHECK;
 struct bunshin_error *socket_connect(struct capture *capture) MUST_CHECK;
+/* Before that: what listeners have not accepted, and what is on its way in it. */
+struct bunshin_error *socket_take_unaccepted(struct capture *capture) MUST_CHECK;
+/* When a frozen tree is let go. */
+void unaccepted_put_back(struct frozen *frozen, int proc);
 
 /* After all were looked for by inode: files whose name was another. */
 struct bunshin_error *file_connect(struct capture *capture) MUST_CHECK;

@@ -10,6 +10,7 @@ struct described {
     int fd;    /* its descriptor; -1 for a path that nobody holds open (a mapped file) */
     int copy;  /* ours, -1 for none */
     int32_t description;
+    bool in_flight; /* it is on its way in some socket, at least */
     uint64_t inode, device;
 };
 

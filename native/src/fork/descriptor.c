@@ -263,6 +263,9 @@ static struct bunshin_error *capture_ours(struct capture *capture, const struct 
         if (!error && carrier && strstr(holder.info, "lock:"))
             error = capture_locks(capture, &holder, IMAGE_NONE, *ret, true);
     }
+    struct described *described = carrier && !error ? described_find(capture, *ret) : NULL;
+    if (described)
+        described->in_flight = true;
     buffer_deinit(&info);
     return error;
 }

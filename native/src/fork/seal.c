@@ -231,6 +231,7 @@ static struct bunshin_error *capture_all(struct capture *capture, int64_t *mark)
     for (size_t i = 0; i < frozen->process_count; i++)
         TRY(capture_process(capture, &frozen->processes[i]));
     TRY(own_capture(capture));
+    TRY(socket_take_unaccepted(capture));
     TRY(shared_finish(capture));
     TRY(pty_connect(capture));
     TRY(socket_connect(capture));
@@ -309,6 +310,7 @@ static void thaw(struct capture *capture) {
     if (capture->frozen)
         sysv_release(capture->frozen, capture->init->proc);
     pending_put_back();
+    unaccepted_put_back(capture->frozen, capture->init->proc);
     freeze_release(capture->frozen);
     capture->frozen = NULL;
 }
@@ -335,14 +337,18 @@ void fork_seal(struct init *init, struct wire *request) {
     struct bunshin_error *error = NULL;
     if (silent_look(init->proc) && deadline > init_now() + SILENT_FREEZE_NS)
         deadline = init_now() + SILENT_FREEZE_NS; /* who waits for one does not stop */
+    bool may_accept = false;
     for (int tries = 0;; tries++) {
-        capture = (struct capture){.init = init, .unread = -1};
+        capture = (struct capture){.init = init, .unread = -1, .may_accept = may_accept};
         error = freeze_and_capture(&capture, request, deadline, &mark, &newest);
-        if (!error || capture.unread < 0 || tries == TRIES)
+        if (!error || capture.unread < 0 || (tries >= TRIES && !capture.unaccepted))
             break;
         thaw(&capture);
-        if (!await_reader(capture.unread))
-            break;
+        if (!await_reader(capture.unread) || tries >= TRIES) {
+            if (!capture.unaccepted)
+                break;
+            may_accept = true; /* nobody will: the last resort */
+        }
         bunshin_error_destroy(error);
         close_if_open(&newest);
         capture_deinit(&capture);
@@ -396,6 +402,7 @@ void fork_release(struct init *init) {
         return;
     sysv_release(init->frozen, init->proc);
     pending_put_back();
+    unaccepted_put_back(init->frozen, init->proc);
     freeze_release(init->frozen);
     init->frozen = NULL;
     init->sealed = false;

@@ -131,6 +131,18 @@ struct bunshin_error *socket_capture(struct capture *capture, const struct holde
     return error ? error : capture_add(capture, TABLE_SOCKET, &record, sizeof record, &ret->object);
 }
 
+void socket_copy_options(int from, int to) {
+    struct buffer list = {0};
+    struct bunshin_error *error = read_options(from, options, sizeof options / sizeof *options, &list);
+    if (!error)
+        error = read_options(from, unix_options, sizeof unix_options / sizeof *unix_options, &list);
+    const struct image_option *option = (const void *)list.data;
+    for (size_t i = 0; i < list.size / sizeof *option; i++)
+        (void)setsockopt(to, option[i].level, option[i].name, option[i].value, (socklen_t)option[i].length);
+    buffer_deinit(&list);
+    bunshin_error_destroy(error);
+}
+
 /* After every descriptor is known: ends that belong together. */
 struct bunshin_error *socket_connect(struct capture *capture) {
     if (capture->have_unix_peers)

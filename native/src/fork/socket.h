@@ -28,6 +28,8 @@ enum socket_state {
 };
 
 int socket_int_option(int fd, int level, int name);
+/* Between unix sockets. */
+void socket_copy_options(int from, int to);
 
 struct bunshin_error *socket_capture_unix(struct capture *capture, const struct holder *holder, struct image_socket *record) MUST_CHECK;
 struct bunshin_error *socket_capture_inet(struct capture *capture, const struct holder *holder, struct image_socket *record) MUST_CHECK;

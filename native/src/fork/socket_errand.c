@@ -144,3 +144,19 @@ void unix_errands_over(struct rebuild *rebuild) {
     __atomic_add_fetch(&control->errand.turn, 1, __ATOMIC_SEQ_CST);
     syscall(SYS_futex, &control->errand.turn, FUTEX_WAKE_BITSET, 0x7fffffff, NULL, NULL, FUTEX_BITSET_MATCH_ANY);
 }
+
+int unix_connect_as(const struct ucred *who, const gid_t *groups, int group_count, int fd, const struct sockaddr_un *address, socklen_t length) {
+    pid_t stand_in = tree_clone(who->pid, CLONE_FILES, 0);
+    if (stand_in == 0) {
+        struct identity own;
+        read_identity(&own);
+        (void)take_identity(who->uid, who->gid, groups, group_count, &own);
+        _exit(connect(fd, (const struct sockaddr *)address, length) == 0 ? 0 : errno);
+    }
+    int status = 0;
+    if (stand_in < 0)
+        return errno;
+    if (waitpid(stand_in, &status, __WALL) != stand_in || !WIFEXITED(status))
+        return ECHILD;
+    return WEXITSTATUS(status);
+}

@@ -101,7 +101,7 @@ static const struct unix_info *find_unix(const struct capture *capture, uint64_t
 
 /* ---- capture ---- */
 
-static struct bunshin_error *read_credentials(struct capture *capture, int fd, struct image_credentials *ret) {
+struct bunshin_error *unix_credentials_capture(struct capture *capture, int fd, struct image_credentials *ret) {
     struct ucred peer = {0};
     socklen_t length = sizeof peer;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid <= 0)
@@ -143,7 +143,7 @@ struct bunshin_error *socket_capture_unix(struct capture *capture, const struct 
     record->backlog = (int32_t)known.backlog;
     record->inode = known.inode;
     record->shut = known.shut;
-    TRY(read_credentials(capture, holder->copy, &record->credentials));
+    TRY(unix_credentials_capture(capture, holder->copy, &record->credentials));
     TRY(unix_name_capture(capture, holder, record));
     const struct sockaddr_un *name = (const void *)(capture->table[TABLE_HEAP].data + record->name.offset);
     if (record->name.size > offsetof(struct sockaddr_un, sun_path) && !name->sun_path[0] && capture->init->settings.network_host)
@@ -161,7 +161,7 @@ struct bunshin_error *socket_capture_unix(struct capture *capture, const struct 
 
 /* ---- capture, after every descriptor is known: ends that belong together ---- */
 
-static struct described *find_inode(struct capture *capture, uint32_t inode) {
+struct described *unix_find_inode(struct capture *capture, uint32_t inode) {
     for (size_t i = 0; i < capture->described_count; i++) {
         struct described *described = &capture->described[i];
         if (described->copy >= 0 && described->inode == inode &&
@@ -171,79 +171,33 @@ static struct described *find_inode(struct capture *capture, uint32_t inode) {
     return NULL;
 }
 
-static struct image_socket *socket_of(struct capture *capture, int32_t description) {
+struct image_socket *unix_socket_of(struct capture *capture, int32_t description) {
     const struct image_description *record = CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, description);
     struct image_socket *socket = record->kind == KIND_SOCKET ? CAPTURE_AT(capture, TABLE_SOCKET, struct image_socket, record->object) : NULL;
     return socket && socket->domain == AF_UNIX ? socket : NULL;
 }
 
-static struct bunshin_error *refuse(struct capture *capture, int32_t description, const char *reason) {
+struct bunshin_error *unix_refuse(struct capture *capture, int32_t description, const char *reason) {
     const struct image_description *record = CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, description);
     const struct frozen_process *process = freeze_find(capture->frozen, record->holder);
     return bunshin_error_unsupported(record->holder, process ? process->stat.comm : "?", record->holder_fd, "%s", reason);
 }
 
-/* Who holds the other end is who made the connection, as far as anybody can tell before it is accepted. */
-static struct bunshin_error *guess_credentials(struct capture *capture, int32_t client, struct image_credentials *ret) {
-    const struct image_description *record = CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, client);
-    for (int32_t i = 0; i < CAPTURE_COUNT(capture, TABLE_PROCESS, struct image_process); i++) {
-        const struct image_process *process = CAPTURE_AT(capture, TABLE_PROCESS, struct image_process, i);
-        if (process->pid == record->holder) {
-            *ret = (struct image_credentials){.pid = process->pid, .uid = process->uid[1], .gid = process->gid[1], .groups = process->groups};
-            return NULL;
-        }
-    }
-    return NULL;
-}
-
-static struct bunshin_error *connect_pending(struct capture *capture, int32_t listener) {
-    struct span clients = socket_of(capture, listener)->pending;
-    size_t count = clients.size / sizeof(uint32_t);
-    struct buffer list = {0};
-    struct bunshin_error *error = NULL;
-    for (size_t i = 0; !error && i < count; i++) {
-        uint32_t inode;
-        memcpy(&inode, capture->table[TABLE_HEAP].data + clients.offset + i * sizeof inode, sizeof inode);
-        const struct described *described = inode ? find_inode(capture, inode) : NULL;
-        struct image_pending pending = {.client = described ? described->description : IMAGE_NONE};
-        struct image_socket *client = described ? socket_of(capture, described->description) : NULL;
-        if (!client || client->sent_memory || client->shut) {
-            capture_unread(capture, described_find(capture, listener)->copy);
-            error = refuse(capture, listener, "a unix listener with a connection not accepted yet whose client has written already, or gone");
-        }
-        if (error)
-            break;
-        client->state = SOCKET_UNACCEPTED;
-        error = guess_credentials(capture, described->description, &pending.credentials);
-        if (!error)
-            error = buffer_append(&list, &pending, sizeof pending);
-    }
-    struct span span = {0};
-    if (!error)
-        error = capture_heap(capture, list.data, list.size, &span);
-    buffer_deinit(&list);
-    if (!error)
-        socket_of(capture, listener)->pending = span;
-    return error;
-}
-
 struct bunshin_error *socket_connect_unix(struct capture *capture) {
     int32_t count = CAPTURE_COUNT(capture, TABLE_DESCRIPTION, struct image_description);
     for (int32_t i = 0; i < count; i++) {
-        struct image_socket *socket = socket_of(capture, i);
-        if (socket && socket->state == SOCKET_LISTENING && socket->pending.size)
-            TRY(connect_pending(capture, i));
+        struct image_socket *socket = unix_socket_of(capture, i);
         if (!socket || socket->state != SOCKET_CONNECTED)
             continue;
-        const struct described *peer = find_inode(capture, (uint32_t)socket->peer);
-        if (!peer || !socket_of(capture, peer->description))
-            return refuse(capture, i, "a unix socket whose other end nobody in the workspace holds");
+        const struct described *peer = unix_find_inode(capture, (uint32_t)socket->peer);
+        if (!peer || !unix_socket_of(capture, peer->description))
+            return unix_refuse(capture, i, "a unix socket whose other end nobody in the workspace holds");
         socket->peer = peer->description;
     }
     for (int32_t i = 0; i < count; i++) {
-        const struct image_socket *socket = socket_of(capture, i);
+        const struct image_socket *socket = unix_socket_of(capture, i);
         if (socket && socket->state == SOCKET_ORPHAN && socket->type != SOCK_DGRAM && socket->shut != 3)
-            return refuse(capture, i, "a unix socket whose other end nobody in the workspace holds");
+            return unix_refuse(capture, i, "a unix socket whose other end nobody in the workspace holds");
     }
     return NULL;
 }

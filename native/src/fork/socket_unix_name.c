@@ -150,6 +150,12 @@ struct bunshin_error *unix_name_bind_unseen(struct rebuild *rebuild, const struc
     return unix_name_bind(rebuild, &record, fd);
 }
 
+struct bunshin_error *unix_name_bind_gone(const struct sockaddr_un *name, socklen_t length, int fd) {
+    if (is_path(name, length))
+        return bind_below(fd, name, length, INIT_PRIVATE, NULL);
+    return bind(fd, (const struct sockaddr *)name, length) == 0 ? NULL : bunshin_error_os("cannot bind a unix socket to its abstract name");
+}
+
 struct bunshin_error *unix_name_reach(struct rebuild *rebuild, const struct span *name, int fd, struct unix_reach *ret) {
     *ret = (struct unix_reach){.length = (socklen_t)name->size, .file = -1};
     memcpy(&ret->address, IMAGE_HEAP(rebuild->image, *name), name->size);

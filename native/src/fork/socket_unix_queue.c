@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -132,6 +133,8 @@ static struct bunshin_error *add_message(struct capture *capture, const struct h
         int32_t description = IMAGE_NONE;
         if (error)
             close(look->descriptors[i]);
+        else if (!capture)
+            error = buffer_append(ret, &look->descriptors[i], sizeof look->descriptors[i]);
         else if (!(error = capture_in_flight(capture, holder, look->descriptors[i], &description)))
             error = buffer_append(ret, &description, sizeof description);
     }
@@ -213,7 +216,7 @@ static struct bunshin_error *read_messages(struct capture *capture, const struct
 static const int of_looking[] = {SO_PEEK_OFF, SO_PASSCRED, SO_PASSRIGHTS};
 #define OF_LOOKING (sizeof of_looking / sizeof *of_looking)
 
-struct bunshin_error *unix_queue_capture(struct capture *capture, const struct holder *holder, int type, uint32_t bytes, struct span *ret) {
+static struct bunshin_error *look_at_all(struct capture *capture, const struct holder *holder, int type, uint32_t bytes, struct buffer *ret) {
     struct look *look = calloc(1, sizeof *look);
     if (!look)
         return bunshin_error_no_memory();
@@ -228,29 +231,42 @@ struct bunshin_error *unix_queue_capture(struct capture *capture, const struct h
         if (has[i] && of_looking[i] != SO_PEEK_OFF)
             (void)setsockopt(look->fd, SOL_SOCKET, of_looking[i], &on, sizeof on);
     }
-    struct buffer queue = {0};
     struct bunshin_error *error = NULL;
     if (!look->room)
         error = bunshin_error_no_memory();
     else
-        error = type == SOCK_STREAM ? read_stream(capture, holder, look, bytes, &queue) : read_messages(capture, holder, look, type, &queue);
+        error = type == SOCK_STREAM ? read_stream(capture, holder, look, bytes, ret) : read_messages(capture, holder, look, type, ret);
     for (size_t i = 0; i < OF_LOOKING; i++)
         if (has[i])
             (void)setsockopt(look->fd, SOL_SOCKET, of_looking[i], &before[i], sizeof before[i]);
+    free(look->room);
+    free(look);
+    return error;
+}
+
+struct bunshin_error *unix_queue_look(const struct holder *holder, int type, uint32_t bytes, struct buffer *ret) {
+    return look_at_all(NULL, holder, type, bytes, ret);
+}
+
+struct bunshin_error *unix_queue_capture(struct capture *capture, const struct holder *holder, int type, uint32_t bytes, struct span *ret) {
+    struct buffer queue = {0};
+    struct bunshin_error *error = look_at_all(capture, holder, type, bytes, &queue);
     if (!error && queue.size)
         error = capture_heap(capture, queue.data, queue.size, ret);
     buffer_deinit(&queue);
-    free(look->room);
-    free(look);
     return error;
 }
 
 /* ---- rebuild ---- */
 
 bool unix_queue_next(const struct image_header *image, const struct span *queue, uint64_t *at, struct unix_message *ret) {
-    if (*at + sizeof ret->head > queue->size)
+    return unix_queue_step(IMAGE_HEAP(image, *queue), queue->size, at, ret);
+}
+
+bool unix_queue_step(const uint8_t *queue, uint64_t size, uint64_t *at, struct unix_message *ret) {
+    if (*at + sizeof ret->head > size)
         return false;
-    const uint8_t *data = IMAGE_HEAP(image, *queue) + *at;
+    const uint8_t *data = queue + *at;
     memcpy(&ret->head, data, sizeof ret->head);
     ret->address = (const void *)(data + sizeof ret->head);
     ret->descriptions = (const uint8_t *)ret->address + ret->head.address_size;
@@ -328,7 +344,7 @@ static struct bunshin_error *send_message(struct rebuild *rebuild, int from, con
         for (uint32_t i = 0; i < head->description_count; i++) {
             int32_t description;
             memcpy(&description, message->descriptions + i * sizeof description, sizeof description);
-            int fd = rebuild_fd(rebuild, description);
+            int fd = rebuild ? rebuild_fd(rebuild, description) : description;
             memcpy(CMSG_DATA(item) + i * sizeof fd, &fd, sizeof fd);
         }
         letter.msg_controllen += CMSG_SPACE(head->description_count * sizeof(int));
@@ -347,13 +363,13 @@ static struct bunshin_error *send_message(struct rebuild *rebuild, int from, con
 
 struct bunshin_error *unix_queue_send(struct rebuild *rebuild, int from, const struct unix_message *message, const struct sockaddr_un *to,
                                       socklen_t length, uint64_t piece) {
-    for (uint32_t i = 0; i < message->head.description_count; i++) {
+    for (uint32_t i = 0; rebuild && i < message->head.description_count; i++) {
         int32_t description;
         memcpy(&description, message->descriptions + i * sizeof description, sizeof description);
         TRY(open_pidfd(rebuild, description));
     }
     pid_t sender = message->head.pid;
-    if (sender <= 0 || tree_has(rebuild, sender))
+    if (sender <= 0 || (rebuild ? tree_has(rebuild, sender) : kill(sender, 0) == 0))
         return send_message(rebuild, from, message, to, length, piece);
     /* The kernel lets credentials name only a pid that somebody has. */
     pid_t stand_in = tree_clone(sender, CLONE_FILES, 0);
