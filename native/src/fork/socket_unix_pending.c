@@ -81,15 +81,16 @@ static struct bunshin_error *guess_all(struct capture *capture, int32_t listener
 
 /* ---- before accepting: could it be put back? ---- */
 
-/* Every process goes by the same names, and the pid of whoever connected is still, or again, to be had. */
-static const char *why_not_the_tree(struct capture *capture, bool gone) {
-    for (int32_t i = 0; i < CAPTURE_COUNT(capture, TABLE_PROCESS, struct image_process); i++)
-        if (CAPTURE_AT(capture, TABLE_PROCESS, struct image_process, i)->root != IMAGE_NONE)
-            return "beside a process with another root";
-    for (size_t i = 0; gone && i < capture->frozen->process_count; i++)
-        if (capture->frozen->processes[i].zombie)
-            return "beside a process that has ended and is not waited for";
-    return NULL;
+/* Who is to connect again must get to the listener by the name that we see. */
+static bool held_in_another_root(struct capture *capture, int32_t client) {
+    for (int32_t i = 0; i < CAPTURE_COUNT(capture, TABLE_PROCESS, struct image_process); i++) {
+        const struct image_process *process = CAPTURE_AT(capture, TABLE_PROCESS, struct image_process, i);
+        const struct image_descriptor *slots = CAPTURE_AT(capture, TABLE_DESCRIPTOR, struct image_descriptor, process->first_descriptor);
+        for (int32_t j = 0; process->root != IMAGE_NONE && j < process->descriptor_count; j++)
+            if (slots[j].description == client)
+                return true;
+    }
+    return false;
 }
 
 static const char *why_not_the_client(struct capture *capture, const struct described *described) {
@@ -104,14 +105,14 @@ static const char *why_not_the_client(struct capture *capture, const struct desc
         return "whose client has a name of its own";
     if (CAPTURE_AT(capture, TABLE_DESCRIPTION, struct image_description, described->description)->flags & O_ASYNC)
         return "whose client asks for signals";
-    return NULL;
+    return held_in_another_root(capture, described->description) ? "whose client has another root" : NULL;
 }
 
 static struct bunshin_error *refuse_lasting(struct capture *capture, int32_t listener, const struct span *clients) {
     const struct image_socket *record = unix_socket_of(capture, listener);
     const struct described *described = described_find(capture, listener);
     size_t count = clients->size / sizeof(uint32_t);
-    bool gone = false, path = record->named;
+    bool path = record->named;
     const char *why = described->in_flight            ? "on its way in a socket"
                       : path && !record->place.size   ? "whose file is gone"
                       : count > (size_t)record->backlog + 1 ? "with fewer places than it has given away"
@@ -120,12 +121,9 @@ static struct bunshin_error *refuse_lasting(struct capture *capture, int32_t lis
         why = "whose file has too long a name";
     for (size_t i = 0; !why && i < count; i++) {
         uint32_t inode = inode_at(capture, clients, i);
-        gone |= !inode;
         if (inode)
             why = why_not_the_client(capture, unix_find_inode(capture, inode));
     }
-    if (!why)
-        why = why_not_the_tree(capture, gone);
     if (!why)
         return NULL;
     char reason[200];

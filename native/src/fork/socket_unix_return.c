@@ -162,7 +162,7 @@ static void connect_again(struct unaccepted *taken, struct frozen *frozen, int p
     if (taken->again >= 0)
         return;
     taken->again = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (who.pid > 1 && !process)
+    if (who.pid > 1 && (!process || process->zombie))
         failed = unix_connect_as(&who, groups, group_count, taken->again, &address, length);
     if (failed)
         (void)connect(taken->again, (struct sockaddr *)&address, length);
