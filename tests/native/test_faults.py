@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +28,7 @@ def steps(enum: str) -> list[tuple[int, str]]:
 SEAL = steps("seal_step")
 REBUILD = steps("restorer_step")
 # Only where the tree has such a thing, which this one has not.
-WITHOUT_OCCASION = {"STEP_LIMIT", "STEP_SOCKET"}
+WITHOUT_OCCASION = {"STEP_LIMIT"}
 
 
 @pytest.fixture
@@ -115,3 +118,76 @@ def test_clients_that_a_seal_accepted_are_put_back(name: str, fault: str, monkey
             with pytest.raises(ForkError):
                 source.snapshot()
             assert not play.verdicts([("source", source), ("child", child)], place, 0.0)
+
+
+@pytest.mark.parametrize("fault", ["", "seal:4"], ids=["kept", "given-up"])
+def test_a_session_that_dies_while_it_is_frozen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed, it takes a while to go: it has ended, for source and fork, and the next call gets another."""
+    with Workspace(WorkspaceSpec()) as workspace:
+        code = "import os; held = bytearray(b'x') * (300 << 20); print(os.getpid())"
+        pid = workspace.call(ToolCall("python", {"code": code})).output
+        workspace.run(f"kill -9 {pid}")
+        if fault:
+            monkeypatch.setenv("BUNSHIN_FAULT", fault)
+            with pytest.raises(ForkError):
+                workspace.snapshot()
+            monkeypatch.delenv("BUNSHIN_FAULT")
+        else:
+            with workspace.snapshot() as snapshot:
+                (child,) = snapshot.fork(1)
+            assert isinstance(child, Workspace)
+            with child:
+                assert child.call(ToolCall("python", {"code": "1 + 1"}), timeout=10).output == "2\n"
+        told = workspace.call(ToolCall("python", {"code": "1 + 1"}), timeout=10)
+        assert told.output == "2\n"
+        assert "the interpreter had ended" in told.notice
+
+
+@pytest.mark.timeout(60)
+def test_answers_while_seals_succeed_and_fail(source: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve times each: every kind of call, a job that ends meanwhile, answered exactly."""
+    with monkeypatch.context() as patch:
+        for n in range(12):
+            for number in (0, *(number for number, _ in SEAL)):
+                source.run(f"(sleep 0.0{n % 4}; exit {n}) & job=$!")
+                if number:
+                    patch.setenv("BUNSHIN_FAULT", f"seal:{number}")
+                    with pytest.raises(ForkError):
+                        source.snapshot()
+                    patch.delenv("BUNSHIN_FAULT")
+                else:
+                    source.snapshot().close()
+                ended = source.run(f"wait $job; echo {n} $?; x=$(echo $n | cat); echo $x", timeout=10)
+                assert (ended.output, ended.exit_code) == (f"{n} {n}\n5\n", 0)
+                exited = source.call(ToolCall("exec", {"argv": ["sh", "-c", f"echo {n}; exit {n}"]}), timeout=10)
+                assert (exited.output, exited.exit_code) == (f"{n}\n", n)
+    assert_well(source)
+
+
+def test_pipes_beyond_the_limit_of_a_user() -> None:
+    """New pipes hold little then: what is in a fuller one cannot go along, and the error says whose limit it is."""
+    held: list[int] = []
+
+    def make() -> int:
+        held.extend(os.pipe())
+        return fcntl.fcntl(held[-1], fcntl.F_GETPIPE_SZ)
+
+    with Workspace(WorkspaceSpec()) as workspace:
+        code = "import os; ends = os.pipe(); os.write(ends[1], b'x' * 40000)"
+        workspace.call(ToolCall("python", {"code": code}))
+        try:
+            with contextlib.suppress(PermissionError):
+                for _ in range(64):
+                    make()
+                    fcntl.fcntl(held[-1], fcntl.F_SETPIPE_SZ, 1 << 20)
+            probe = "import fcntl, os; fcntl.fcntl(os.pipe()[1], fcntl.F_GETPIPE_SZ)"
+            while int(workspace.call(ToolCall("python", {"code": probe})).output) > 8192:
+                make()
+            with pytest.raises(ForkError, match=r"fs\.pipe-user-pages-soft"):
+                workspace.snapshot()
+        finally:
+            for fd in held:
+                os.close(fd)
+        left = "len(os.read(ends[0], 50000))"
+        workspace.snapshot().close()
+        assert workspace.call(ToolCall("python", {"code": left})).output == "40000\n"

@@ -13,6 +13,24 @@
 #include "fork/described.h"
 #include "fork/rebuild.h"
 
+/*
+ * All pipes of a user, here and in every other workspace, share one account. Beyond fs.pipe-user-pages-soft a new pipe holds two pages, or
+ * one, and must not grow, also where the old one was made in better times.
+ */
+static struct bunshin_error *no_room(const char *what, uint64_t size, int pipe) {
+    char text[16] = "?";
+    int fd = open("/proc/sys/fs/pipe-user-pages-soft", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (got > 0)
+        text[strcspn(text, "\n")] = '\0';
+    return bunshin_error_new(BUNSHIN_ERROR_FORK, ENOBUFS,
+                             "cannot %s a pipe with %llu bytes: a new pipe has room for %d, since this user's pipes hold more than "
+                             "fs.pipe-user-pages-soft (%s pages)",
+                             what, (unsigned long long)size, fcntl(pipe, F_GETPIPE_SZ), text);
+}
+
 /* ---- capture ---- */
 
 /*
@@ -51,6 +69,8 @@ static struct bunshin_error *peek(struct capture *capture, int source, struct im
             error = buffer_append(&content, part, (size_t)size);
         got += (size_t)size;
     }
+    if (!error && got != (size_t)waiting && fcntl(copy[1], F_GETPIPE_SZ) < record->capacity)
+        error = no_room("look into", (uint64_t)waiting, copy[1]);
     if (!error && got != (size_t)waiting)
         error = bunshin_error_new(BUNSHIN_ERROR_FORK, EIO, "cannot look into a pipe: %zu of %d bytes", got, waiting);
     if (!error)
@@ -114,6 +134,8 @@ static struct bunshin_error *open_ends(struct rebuild *rebuild, const struct ima
             at += sizeof size;
         }
         ssize_t put = write(ret[1], at, size);
+        if (put < 0 && errno == EAGAIN && fcntl(ret[1], F_GETPIPE_SZ) < pipe->capacity)
+            return no_room("fill", pipe->content.size, ret[1]);
         if (put <= 0 || (pipe->packets && (uint64_t)put != size))
             return bunshin_error_os("cannot fill a pipe with %llu bytes", (unsigned long long)pipe->content.size);
         at += put;

@@ -32,21 +32,44 @@ bool tracee_seize_if_alive(pid_t tid, pid_t process, struct tracee *ret) {
 
 bool tracee_interrupt_if_alive(struct tracee *tracee) { return ptrace(PTRACE_INTERRUPT, tracee->tid, 0, 0) == 0; }
 
-/* waitpid with a deadline; spins first, since a stop takes microseconds. */
+/*
+ * The end of a thread, if it has come. Seen by its tracer, a process is shown to its parent; but where the parent is pid 1 too, that
+ * would be the only time: it stays, for init_reap() to find, since the call or session whose process it was ends with it.
+ */
+static bool has_ended(const struct tracee *tracee) {
+    siginfo_t info = {0};
+    if (waitid(P_PID, (id_t)tracee->tid, &info, WEXITED | WNOWAIT | WNOHANG | __WALL) != 0)
+        return errno == ECHILD;
+    if (info.si_pid != tracee->tid || info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED)
+        return false; /* a tracer is told of stops as well, asked for or not */
+    char path[32], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", tracee->tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    const char *end = size > 0 ? strrchr(text, ')') : NULL;
+    int parent = 0;
+    bool own = tracee->tid == tracee->process && end && sscanf(end + 1, " %*c %d", &parent) == 1 && parent == getpid();
+    return own || waitpid(tracee->tid, NULL, __WALL | WNOHANG) != 0;
+}
+
+/* Waits for a stop with a deadline; spins first, since a stop takes microseconds. */
 static struct bunshin_error *wait_status(struct tracee *tracee, int64_t deadline, int *ret, bool *ret_gone) {
     *ret_gone = false;
     for (int spins = 0;; spins++) {
-        pid_t got = waitpid(tracee->tid, ret, __WALL | WNOHANG);
-        if (got == tracee->tid) {
-            *ret_gone = !WIFSTOPPED(*ret);
+        siginfo_t info = {0};
+        int got = waitid(P_PID, (id_t)tracee->tid, &info, WSTOPPED | WNOHANG | __WALL);
+        if (got == 0 && info.si_pid == tracee->tid) {
+            *ret = info.si_status << 8 | 0x7f;
             return NULL;
         }
-        if (got < 0 && errno == ECHILD) {
+        if (got != 0 && errno != ECHILD && errno != EINTR)
+            return bunshin_error_os("cannot wait for thread %d of pid %d", tracee->tid, tracee->process);
+        if (has_ended(tracee)) {
             *ret_gone = true;
             return NULL;
         }
-        if (got < 0 && errno != EINTR)
-            return bunshin_error_os("cannot wait for thread %d of pid %d", tracee->tid, tracee->process);
         if (spins < 200)
             continue;
         if (now() > deadline)
@@ -55,6 +78,13 @@ static struct bunshin_error *wait_status(struct tracee *tracee, int64_t deadline
         struct timespec pause = {0, spins < 1000 ? 20000 : 500000};
         nanosleep(&pause, NULL);
     }
+}
+
+/* A thread that is stopped goes on, with a signal or 0. Only its death can be in the way of that for good. */
+static void go_on(const struct tracee *tracee, bool detach, int signal) {
+    for (int tries = 0; tries < 3; tries++)
+        if (ptrace(detach ? PTRACE_DETACH : PTRACE_CONT, tracee->tid, 0, signal) == 0 || errno == ESRCH)
+            return;
 }
 
 struct bunshin_error *tracee_wait_stop(struct tracee *tracee, int64_t deadline) {
@@ -73,7 +103,7 @@ struct bunshin_error *tracee_wait_stop(struct tracee *tracee, int64_t deadline) 
                 /* It was stopped already. Continued, it runs into the stop we asked for; the kernel remembers the other
                  * one, and takes it up again when we let go. */
                 tracee->group_stopped = signal;
-                ptrace(PTRACE_CONT, tracee->tid, 0, 0);
+                go_on(tracee, false, 0);
                 continue;
             }
             tracee->state = TRACEE_STOPPED;
@@ -82,10 +112,7 @@ struct bunshin_error *tracee_wait_stop(struct tracee *tracee, int64_t deadline) 
         /* A signal arrived first. It goes back to the queue: the stop that was asked for comes next. */
         siginfo_t info;
         int signal = WSTOPSIG(status);
-        if (ptrace(PTRACE_GETSIGINFO, tracee->tid, 0, &info) == 0 && signal != SIGTRAP)
-            ptrace(PTRACE_CONT, tracee->tid, 0, signal);
-        else
-            ptrace(PTRACE_CONT, tracee->tid, 0, 0);
+        go_on(tracee, false, ptrace(PTRACE_GETSIGINFO, tracee->tid, 0, &info) == 0 && signal != SIGTRAP ? signal : 0);
     }
 }
 
@@ -222,7 +249,7 @@ void tracee_release(struct tracee *tracee) {
             error = tracee_wait_stop(tracee, now() + 100000000);
         bunshin_error_destroy(error);
         if (error || tracee->state != TRACEE_STOPPED)
-            return;
+            return; /* init_reap() lets it go as soon as it has stopped */
     }
     if (tracee->changed) {
         ptrace(PTRACE_SETREGS, tracee->tid, 0, &tracee->registers);
@@ -230,8 +257,7 @@ void tracee_release(struct tracee *tracee) {
         if (tracee->dispatch[0])
             tracee_set_dispatch(tracee->tid, tracee->dispatch);
     }
-    for (int tries = 0; ptrace(PTRACE_DETACH, tracee->tid, 0, 0) != 0 && errno != ESRCH && tries < 3; tries++)
-        ;
+    go_on(tracee, true, 0);
     tracee->state = TRACEE_GONE;
 }
 

@@ -41,8 +41,9 @@ void init_reap(struct init *init) {
         if (WIFEXITED(status) || WIFSIGNALED(status))
             call_child_exited(init, pid, status);
         else if (WIFSTOPPED(status))
-            /* A thread that could not be stopped in time when a seal was given up, and has stopped now: it may go on. */
-            (void)ptrace(PTRACE_DETACH, pid, 0, 0);
+            /* A thread that could not be stopped in time when a seal was given up, and has stopped now: it may go on. It may be a
+             * signal that came first which has stopped it; the signal is not lost. */
+            (void)ptrace(PTRACE_DETACH, pid, 0, status >> 16 || WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status));
     }
 }
 

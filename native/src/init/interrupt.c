@@ -33,8 +33,12 @@ static enum stop wait_stop(pid_t pid, int *ret_status, int64_t deadline) {
             *ret_status = info.si_status << 8 | 0x7f;
             return STOP_HERE;
         }
-        /* Its end is left for init_reap() to find. */
-        if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | WNOHANG | __WALL) != 0 || info.si_pid == pid)
+        /* Its end is left for init_reap() to find. A tracer is told of stops as well, asked for or not: one may have come just now. */
+        if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | WNOHANG | __WALL) != 0)
+            return STOP_GONE;
+        if (info.si_pid == pid && (info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED))
+            continue;
+        if (info.si_pid == pid)
             return STOP_GONE;
         if (init_now() > deadline)
             return STOP_LATE;
