@@ -25,9 +25,13 @@ static int64_t now(void) {
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
+/*
+ * When pid 1 ends, the kernel first lets its tracees go, and then kills all of the namespace. In between they would run, on
+ * layers that are sealed and with a fork of theirs beside them: so they are killed by the first already.
+ */
 bool tracee_seize_if_alive(pid_t tid, pid_t process, struct tracee *ret) {
     *ret = (struct tracee){.tid = tid, .process = process};
-    return ptrace(PTRACE_SEIZE, tid, 0, 0) == 0;
+    return ptrace(PTRACE_SEIZE, tid, 0, PTRACE_O_EXITKILL) == 0;
 }
 
 bool tracee_interrupt_if_alive(struct tracee *tracee) { return ptrace(PTRACE_INTERRUPT, tracee->tid, 0, 0) == 0; }
@@ -203,7 +207,7 @@ struct bunshin_error *tracee_run(struct tracee *tracee, uint64_t entry, uint64_t
 struct bunshin_error *tracee_run_to_exec(struct tracee *tracee, int64_t deadline, bool *ret) {
     int deliver = 0;
     *ret = false;
-    if (ptrace(PTRACE_SETOPTIONS, tracee->tid, 0, PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT) != 0)
+    if (ptrace(PTRACE_SETOPTIONS, tracee->tid, 0, PTRACE_O_EXITKILL | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT) != 0)
         return bunshin_error_os("cannot follow thread %d", tracee->tid);
     while (!*ret) {
         int status;
@@ -228,7 +232,7 @@ struct bunshin_error *tracee_run_to_exec(struct tracee *tracee, int64_t deadline
         deliver = event ? 0 : WSTOPSIG(status);
         *ret = event == PTRACE_EVENT_EXEC || event == PTRACE_EVENT_EXIT;
     }
-    (void)ptrace(PTRACE_SETOPTIONS, tracee->tid, 0, 0);
+    (void)ptrace(PTRACE_SETOPTIONS, tracee->tid, 0, PTRACE_O_EXITKILL);
     if (*ret) { /* on to an ordinary stop, or to its end */
         tracee->state = TRACEE_SEIZED;
         if (tracee_interrupt_if_alive(tracee) && ptrace(PTRACE_CONT, tracee->tid, 0, 0) == 0)
