@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -138,6 +139,7 @@ def test_a_session_that_dies_while_it_is_frozen(fault: str, monkeypatch: pytest.
             assert isinstance(child, Workspace)
             with child:
                 assert child.call(ToolCall("python", {"code": "1 + 1"}), timeout=10).output == "2\n"
+        time.sleep(0.5)  # until it has gone
         told = workspace.call(ToolCall("python", {"code": "1 + 1"}), timeout=10)
         assert told.output == "2\n"
         assert "the interpreter had ended" in told.notice

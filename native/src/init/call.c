@@ -348,6 +348,7 @@ void call_start(struct init *init, struct wire *request) {
     struct order order = {0};
     struct bunshin_error *error = read_order(request, &order);
     struct call *call = NULL;
+    init_reap(init); /* a session that has just ended is not written to */
     struct session *session = order.kind == CALL_EXEC ? NULL : &init->session[order.kind];
     if (!error && session && session->running)
         error = busy(init, session);
