@@ -1,9 +1,10 @@
 """Every system call of a fork or a seal, made to fail once: sweep.py fork|seal|killed PART PARTS BUILD. A line each.
 
 It runs in a process of its own, with a keeper that the injector (injector.c) watches. First the calls of one fork are
-listed; then, for every place in the code that makes one, the first and the last of its calls fail, one a fork; with
-"killed", who makes the call is killed instead. Each time there must be one clear error, or a fork that is right; and
-the source must be as it was. What a fork must be is what random_tree.py says of itself.
+listed; then, for every place in the code that makes one, the first and the last of its calls fail, one a fork (of
+those that all tracing goes through, some between as well); with "killed", who makes the call is killed instead. Each
+time there must be one clear error, or a fork that is right; and the source must be as it was. What a fork must be is
+what random_tree.py says of itself.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class Board(ctypes.Structure):
 FAIL, KILL, STOP = range(3)
 # They cannot fail: umask, getpid, and brk, which answers with the old end instead.
 NEVER_FAILS = {95, 39, 12}
+TRACING = {101, 247}  # ptrace and waitid: one place in the C library, called for everything that is done to a process
+THROUGH_ONE = 12  # so many of their calls fail
 
 
 def prepare(folder: Path, build: Path) -> Board:
@@ -87,14 +90,19 @@ def keeper() -> int:
     raise RuntimeError("there is no keeper")
 
 
+def skips(number: int, count: int) -> set[int]:
+    between = range(0, count, count // THROUGH_ONE) if number in TRACING and count >= 100 else ()
+    return {0, count - 1, *between}
+
+
 def rules(calls: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """(number, place, how many to let pass): the first and the last call of each place."""
+    """(number, place, how many to let pass): the first and the last call of each place, some between of the busiest."""
     counts = Counter(calls)
     return [
         (number, place, skip)
         for (number, place), count in counts.items()
         if number not in NEVER_FAILS
-        for skip in sorted({0, count - 1})
+        for skip in sorted(skips(number, count))
     ]
 
 
@@ -119,7 +127,7 @@ class Sweep:
     def describe(self, workspace: Workspace) -> str:
         from bunshin_gym import ToolCall
 
-        script = "cat /tmp/tree-ask > /dev/null; cat /tmp/tree-answers/*"
+        script = "rm -f /tmp/tree-answers/*; cat /tmp/tree-ask > /dev/null; cat /tmp/tree-answers/*"
         asked = workspace.call(ToolCall("exec", {"argv": ["bash", "-c", script]}), 20)
         text = asked.output if asked.exit_code == 0 else f"{asked.exit_reason} {asked.exit_code}: {asked.output}"
         told = workspace.run("echo $n", timeout=20)

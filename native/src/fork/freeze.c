@@ -89,9 +89,15 @@ static struct bunshin_error *seize_process(struct frozen *frozen, int proc, pid_
         }
         tracee.asleep_since = asleep_since;
         *ret_new = true;
-        if (!tracee_interrupt_if_alive(&tracee))
+        bool stops = tracee_interrupt_if_alive(&tracee);
+        if (!stops && errno == ESRCH)
             tracee.state = TRACEE_GONE;
-        error = add_thread(frozen, &tracee);
+        else if (!stops)
+            error = bunshin_error_os("cannot stop thread %d of pid %d", tids[i], pid);
+        struct bunshin_error *full = add_thread(frozen, &tracee);
+        if (full)
+            bunshin_error_destroy(error);
+        error = full ? full : error;
     }
     free(tids);
     return error;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/ptrace.h>
@@ -25,11 +26,34 @@ static int64_t now(void) {
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
+/* Those that could not be let go since they ran code of ours which did not come to an end. */
+static struct tracee *late;
+static size_t late_count;
+
+static bool late_take(pid_t tid, struct tracee *ret) {
+    for (size_t i = 0; i < late_count; i++)
+        if (late[i].tid == tid) {
+            *ret = late[i];
+            late[i] = late[--late_count];
+            return true;
+        }
+    return false;
+}
+
+static void late_add(const struct tracee *tracee) {
+    struct tracee *grown = realloc(late, (late_count + 1) * sizeof *grown);
+    if (!grown)
+        return;
+    late = grown;
+    late[late_count++] = *tracee;
+}
+
 /*
  * When pid 1 ends, the kernel first lets its tracees go, and then kills all of the namespace. In between they would run, on
  * layers that are sealed and with a fork of theirs beside them: so they are killed by the first already.
  */
 bool tracee_seize_if_alive(pid_t tid, pid_t process, struct tracee *ret) {
+    late_take(tid, ret); /* who can be seized is nobody's any more */
     *ret = (struct tracee){.tid = tid, .process = process};
     return ptrace(PTRACE_SEIZE, tid, 0, PTRACE_O_EXITKILL) == 0;
 }
@@ -158,14 +182,35 @@ uint64_t tracee_vdso_syscall(void) {
     return 0;
 }
 
+/* Code of ours was not waited for to its end. It must not run on, and least of all be let go: whatever stops it will do. */
+static void stop_running(struct tracee *tracee) {
+    int status;
+    bool gone;
+    for (int asked = 0; asked < 2 && tracee->state == TRACEE_RUNNING; asked++) {
+        if (asked && !tracee_interrupt_if_alive(tracee) && errno == ESRCH) {
+            tracee->state = TRACEE_GONE;
+            return;
+        }
+        struct bunshin_error *error = wait_status(tracee, now() + (asked ? 100000000 : 1000000), &status, &gone);
+        if (!error)
+            tracee->state = gone ? TRACEE_GONE : TRACEE_STOPPED;
+        bunshin_error_destroy(error);
+    }
+}
+
 static struct bunshin_error *wait_trap(struct tracee *tracee, const char *what) {
     int status;
     bool gone;
-    TRY(wait_status(tracee, now() + STEP_PATIENCE_NS, &status, &gone));
+    struct bunshin_error *error = wait_status(tracee, now() + STEP_PATIENCE_NS, &status, &gone);
+    if (error) {
+        stop_running(tracee);
+        return error;
+    }
     if (gone) {
         tracee->state = TRACEE_GONE;
         return bunshin_error_new(BUNSHIN_ERROR_FORK, ESRCH, "thread %d of pid %d ended during %s", tracee->tid, tracee->process, what);
     }
+    tracee->state = TRACEE_STOPPED;
     if (WSTOPSIG(status) != SIGTRAP || status >> 16)
         return bunshin_error_new(BUNSHIN_ERROR_FORK, EFAULT, "thread %d of pid %d stopped with signal %d during %s", tracee->tid,
                                  tracee->process, WSTOPSIG(status), what);
@@ -177,7 +222,10 @@ struct bunshin_error *tracee_syscall_begin(struct tracee *tracee, uint64_t vdso,
     arch_set_syscall(&registers, vdso + tracee_vdso_syscall(), number, argument);
     tracee->changed = true;
     TRY(tracee_write_registers(tracee, &registers));
-    return ptrace(PTRACE_SINGLESTEP, tracee->tid, 0, 0) ? bunshin_error_os("cannot step thread %d", tracee->tid) : NULL;
+    if (ptrace(PTRACE_SINGLESTEP, tracee->tid, 0, 0) != 0)
+        return bunshin_error_os("cannot step thread %d", tracee->tid);
+    tracee->state = TRACEE_RUNNING;
+    return NULL;
 }
 
 struct bunshin_error *tracee_syscall_end(struct tracee *tracee, int64_t *ret) {
@@ -201,6 +249,7 @@ struct bunshin_error *tracee_run(struct tracee *tracee, uint64_t entry, uint64_t
     TRY(tracee_write_registers(tracee, &registers));
     if (ptrace(PTRACE_CONT, tracee->tid, 0, 0) != 0)
         return bunshin_error_os("cannot continue thread %d", tracee->tid);
+    tracee->state = TRACEE_RUNNING;
     return wait_trap(tracee, "code of ours");
 }
 
@@ -234,16 +283,24 @@ struct bunshin_error *tracee_run_to_exec(struct tracee *tracee, int64_t deadline
     }
     (void)ptrace(PTRACE_SETOPTIONS, tracee->tid, 0, PTRACE_O_EXITKILL);
     if (*ret) { /* on to an ordinary stop, or to its end */
-        tracee->state = TRACEE_SEIZED;
-        if (tracee_interrupt_if_alive(tracee) && ptrace(PTRACE_CONT, tracee->tid, 0, 0) == 0)
-            TRY(tracee_wait_stop(tracee, now() + STEP_PATIENCE_NS));
-        else
-            tracee->state = TRACEE_GONE;
+        if (tracee_interrupt_if_alive(tracee) && ptrace(PTRACE_CONT, tracee->tid, 0, 0) == 0) {
+            tracee->state = TRACEE_SEIZED;
+            return tracee_wait_stop(tracee, now() + STEP_PATIENCE_NS);
+        }
+        if (errno != ESRCH)
+            return bunshin_error_os("cannot continue thread %d", tracee->tid);
+        tracee->state = TRACEE_GONE;
     }
     return NULL;
 }
 
 void tracee_release(struct tracee *tracee) {
+    if (tracee->state == TRACEE_RUNNING)
+        stop_running(tracee);
+    if (tracee->state == TRACEE_RUNNING) {
+        late_add(tracee);
+        return;
+    }
     if (tracee->state == TRACEE_GONE)
         return;
     if (tracee->state == TRACEE_SEIZED) {
@@ -253,7 +310,7 @@ void tracee_release(struct tracee *tracee) {
             error = tracee_wait_stop(tracee, now() + 100000000);
         bunshin_error_destroy(error);
         if (error || tracee->state != TRACEE_STOPPED)
-            return; /* init_reap() lets it go as soon as it has stopped */
+            return; /* tracee_stopped_late() lets it go */
     }
     if (tracee->changed) {
         ptrace(PTRACE_SETREGS, tracee->tid, 0, &tracee->registers);
@@ -263,6 +320,15 @@ void tracee_release(struct tracee *tracee) {
     }
     go_on(tracee, true, 0);
     tracee->state = TRACEE_GONE;
+}
+
+void tracee_stopped_late(pid_t tid, int status) {
+    struct tracee tracee;
+    if (late_take(tid, &tracee)) {
+        tracee.state = TRACEE_STOPPED;
+        tracee_release(&tracee);
+    } else /* it may be a signal that has stopped it before our stop came: that is not lost */
+        (void)ptrace(PTRACE_DETACH, tid, 0, status >> 16 || WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status));
 }
 
 struct bunshin_error *tracee_read(pid_t pid, uint64_t address, void *ret, size_t size) {

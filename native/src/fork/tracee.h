@@ -9,7 +9,7 @@
 #include "common/error.h"
 #include "fork/image.h"
 
-enum tracee_state { TRACEE_SEIZED, TRACEE_STOPPED, TRACEE_GONE };
+enum tracee_state { TRACEE_SEIZED, TRACEE_STOPPED, TRACEE_RUNNING /* code of ours */, TRACEE_GONE };
 
 struct tracee {
     pid_t tid, process;
@@ -44,6 +44,8 @@ struct bunshin_error *tracee_run(struct tracee *tracee, uint64_t entry, uint64_t
 struct bunshin_error *tracee_run_to_exec(struct tracee *tracee, int64_t deadline, bool *ret) MUST_CHECK;
 /* Lets it run as it was found. Never fails: a thread that died needs nothing. */
 void tracee_release(struct tracee *tracee);
+/* A thread that nobody waits for has stopped. It goes on, as it was found if tracee_release() did not wait for it. */
+void tracee_stopped_late(pid_t tid, int status);
 /* Where the vdso has its first syscall instruction, from its start; 0 when there is none. */
 uint64_t tracee_vdso_syscall(void);
 

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/ptrace.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 #include "fork/fork.h"
+#include "fork/tracee.h"
 
 int64_t init_now(void) {
     struct timespec now;
@@ -41,9 +41,7 @@ void init_reap(struct init *init) {
         if (WIFEXITED(status) || WIFSIGNALED(status))
             call_child_exited(init, pid, status);
         else if (WIFSTOPPED(status))
-            /* A thread that could not be stopped in time when a seal was given up, and has stopped now: it may go on. It may be a
-             * signal that came first which has stopped it; the signal is not lost. */
-            (void)ptrace(PTRACE_DETACH, pid, 0, status >> 16 || WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status));
+            tracee_stopped_late(pid, status); /* it could not be stopped in time when a seal was given up */
     }
 }
 
