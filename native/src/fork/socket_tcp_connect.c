@@ -84,7 +84,7 @@ static struct bunshin_error *let_rest_arrive(struct capture *capture, int32_t de
         (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &much, sizeof much);
     unsigned state = 0;
     bool open = true;
-    for (int tries = 0; open && tries < 300; tries++) {
+    for (int tries = 0; open && tries < 2000; tries++) {
         if (tries % 20 == 0 && tcp_repair(fd, 1)) { /* leaving repair mode tells the other end the window */
             tcp_repair(fd, 0);
             (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <linux/kcmp.h>
 #include <stdio.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sem.h>
@@ -90,7 +91,8 @@ static struct bunshin_error *ask_all_the_same(struct parasite *parasite, const s
 
 struct bunshin_error *sysv_capture_undo(struct capture *capture, struct frozen_process *frozen, struct parasite *parasite, int32_t process) {
     int32_t sets = CAPTURE_COUNT(capture, TABLE_SEMAPHORES, struct image_semaphores);
-    if (!sets || same_undo(frozen->alive, getpid())) /* we have none, and so has who has the same */
+    /* We have none (a thread that was begun may have left us a list, which nothing is on), and so has who has the same. */
+    if (!sets || unshare(CLONE_SYSVSEM) != 0 || same_undo(frozen->alive, getpid()))
         return NULL;
     TRY(refuse_undo(capture, frozen));
     for (int32_t i = 0; i < sets; i++) {
