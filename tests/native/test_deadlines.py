@@ -398,7 +398,7 @@ print("well")
 
 
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("place", [0, pytest.param(1 << 33, marks=pytest.mark.slow)], ids=["stub", "restorer"])
+@pytest.mark.parametrize("place", [0, pytest.param(1 << 33, marks=pytest.mark.thorough)], ids=["stub", "restorer"])
 def test_a_half_made_process_is_stopped_from_outside(place: int) -> None:
     program = STOPPED.format(root=str(ROOT), here=str(HERE))
     build = str(Path(init_path()).parent.resolve())

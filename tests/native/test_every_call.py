@@ -17,7 +17,7 @@ from bunshin_gym._native.library import init_path
 pytestmark = [pytest.mark.engine("native")]
 PARTS = 4
 CASES = [
-    pytest.param(what, part, marks=[pytest.mark.slow] if part else [], id=f"{what}-{part}")
+    pytest.param(what, part, marks=[pytest.mark.thorough] if part else [], id=f"{what}-{part}")
     for what in ("fork", "seal", "killed")
     for part in range(PARTS)
 ]

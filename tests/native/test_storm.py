@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,14 +64,23 @@ def test_forks_in_a_storm(workspace: Workspace, storm: str) -> None:
     wait_for_rounds(workspace, storm)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("storm", STORMS)
 def test_a_hundred_and_twenty_forks_in_a_storm(workspace: Workspace, storm: str) -> None:
     """More than a thousand, over all storms."""
     start(workspace, storm)
+    full = 0
     for n in range(120):
-        with workspace.snapshot() as snapshot:
+        try:
+            snapshot = workspace.snapshot()
+        except ForkError as error:
+            # At its limit of processes a tree with dead leaders cannot be made again: somebody has to play them.
+            assert (storm, error.errno) == ("bombs", errno.EAGAIN), error
+            full += 1
+            assert full <= 12
+            continue
+        with snapshot:
             if n % 4 == 0:
                 (child,) = snapshot.fork(1)
                 if isinstance(child, WorkspaceError):
