@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bunshin_gym import ToolCall, Workspace, WorkspaceError
+from bunshin_gym.engines import native_workspace
 
 FOLDER = Path(__file__).parent / "victims"
 HELPERS = ("victim.h", "victim.py", "inet.h", "blocked.h", "memory.h")
@@ -20,6 +21,7 @@ STAGE = "/work/victim"
 PATIENCE = float(os.environ.get("BUNSHIN_PATIENCE", "1"))  # more on a machine that is emulated
 READY_IN = 20.0 * PATIENCE  # seconds; setting up takes a fraction of one
 OK_IN = 30.0 * PATIENCE
+native_workspace.SEAL_TIMEOUT *= PATIENCE
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,9 @@ static struct bunshin_error *capture_content(struct capture *capture, int copy, 
     uint8_t *part = malloc(PART);
     char name[32]; /* the copy may be write-only: a second opening of it is not */
     snprintf(name, sizeof name, "/proc/self/fd/%d", copy);
-    int source = open(name, O_RDONLY | O_CLOEXEC);
+    int source = open(name, O_RDONLY | O_CLOEXEC | O_NOATIME); /* a seal that is given up has left nothing behind */
+    if (source < 0 && errno == EPERM)
+        source = open(name, O_RDONLY | O_CLOEXEC);
     struct bunshin_error *error = NULL;
     if (!part || source < 0)
         error = part ? bunshin_error_os("cannot read the unlinked file %.200s", path) : bunshin_error_no_memory();

@@ -19,7 +19,7 @@ int main(void) {
     ready();
     go();
     must(fstat(both, &after));
-    expect(after.st_mtime == before.st_mtime && after.st_mtim.tv_nsec == before.st_mtim.tv_nsec && after.st_atime == before.st_atime, "its times are others");
+    expect(after.st_mtime == before.st_mtime && after.st_mtim.tv_nsec == before.st_mtim.tv_nsec && after.st_atime == before.st_atime, "its times are others: modified %lld.%09ld, read %lld", (long long)after.st_mtime, after.st_mtim.tv_nsec, (long long)after.st_atime);
     expect(after.st_size == far + 3 && (after.st_mode & 07777) == 0604 && after.st_nlink == 0, "size %lld, mode %o", (long long)after.st_size, after.st_mode);
     expect(after.st_blocks < 2000, "its holes are filled: %lld blocks", (long long)after.st_blocks);
     const int all[] = {reads, writes, path};
