@@ -44,9 +44,13 @@ tmux("send-keys", "-t", "work.1", "40j")
 until("work.1", "line 40")
 until("work.0", "half a li")
 before = [tmux("capture-pane", "-p", "-t", f"work.{pane}") for pane in range(2)]
-names = tmux(
-    "list-panes", "-t", "work", "-F", "#{pane_tty} #{pane_pid} #{pane_width}x#{pane_height} #{pane_current_command}"
-)
+for _ in range(500):  # tmux looks from time to time at what runs in its panes
+    names = tmux(
+        "list-panes", "-t", "work", "-F", "#{pane_tty} #{pane_pid} #{pane_width}x#{pane_height} #{pane_current_command}"
+    )
+    if "less" in names and "cat" in names:
+        break
+    time.sleep(0.02)
 expect("less" in names and "cat" in names, f"the panes are {names}")
 ready()
 go()
