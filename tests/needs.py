@@ -60,6 +60,7 @@ _PROGRAMS: dict[str, str | None] = {
     "cargo": None,
     "tmux": None,
     "vim": None,
+    "script": "bsdutils",
     "less": None,
     "top": "procps",
     "g++": None,

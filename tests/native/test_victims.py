@@ -39,6 +39,10 @@ SPECS: dict[str, dict[str, Any]] = {
     "mounts_that_bind": {"capabilities": "all"},
 }
 
+# Programs that a victim plays with.
+PROGRAMS: dict[str, tuple[str, ...]] = {"tmux_with_panes": ("tmux",), "script_in_a_terminal": ("script", "vim")}
+MISSING = {name for name, programs in PROGRAMS.items() if not all(shutil.which(program) for program in programs)}
+
 # Known to fail, and why. The tests are strict: one that passes must be taken off this list.
 KNOWN_FAILURES: dict[str, str] = {}
 # Of root alone: an ordinary user's workspace has one user.
@@ -112,6 +116,8 @@ def cases(kept: bool) -> list[Any]:
             continue
         reason = known_failure(victim.name)
         marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
+        if victim.name in PROGRAMS:
+            marks.append(pytest.mark.needs(*PROGRAMS[victim.name]))
         if victim.name in TOO_OLD:
             marks = [pytest.mark.skip(reason=f"needs a newer kernel: {TOO_OLD[victim.name]}")]
         chosen.append(pytest.param(victim, id=victim.name, marks=marks))
@@ -124,7 +130,7 @@ def stage(victim: play.Victim) -> Iterator[Workspace]:
         yield workspace
 
 
-GROUPS = [[victim for victim in VICTIMS if not {victim.name} & {*SPECS, *TOO_OLD}][i::8] for i in range(8)]
+GROUPS = [[victim for victim in VICTIMS if not {victim.name} & {*SPECS, *TOO_OLD, *MISSING}][i::8] for i in range(8)]
 GROUPS += [[victim] for victim in VICTIMS if victim.name in SPECS]
 
 
@@ -163,7 +169,9 @@ def test_a_victim_is_well_in_every_fork(victim: play.Victim, record_property: Re
 
 
 TOGETHER = [
-    victim for victim in VICTIMS if not {victim.name} & {*SPECS, *REFUSED, *TOO_OLD} and not known_failure(victim.name)
+    victim
+    for victim in VICTIMS
+    if not {victim.name} & {*SPECS, *REFUSED, *TOO_OLD, *MISSING} and not known_failure(victim.name)
 ]
 
 
