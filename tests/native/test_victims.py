@@ -84,7 +84,8 @@ NOT_BEFORE: dict[str, tuple[tuple[int, int], str]] = {
     "pidfds_of_the_dead_and_of_threads": ((6, 9), "the kernel has no pidfds of threads"),
     "unix_urgent_byte": ((6, 12), "urgent bytes of unix sockets are read in another way"),
     "memory_locked_from_now_on_when_touched": ((6, 12), "fails there, not understood yet"),
-    "udp_queue_of_many_senders": ((6, 12), "in a third generation a datagram can be missing: not understood yet"),
+    "udp_queue_of_many_senders": ((6, 12), "in a second generation datagrams are missing: not understood yet"),
+    "udp_datagrams_queued": ((6, 12), "in a second generation datagrams are missing: not understood yet"),
     # Handles of what lies on overlays are newer: there a watch is not always found, and refused by name then.
     **dict.fromkeys(
         (
