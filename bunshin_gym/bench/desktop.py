@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from bunshin_gym.bench.timing import Part, Step, median_stages, ms_since, ninety_percent, one_child
 from bunshin_gym.desktop import Desktop
 from bunshin_gym.errors import WorkspaceError
 from bunshin_gym.workspace import Snapshot, Workspace, WorkspaceSpec
@@ -95,10 +97,6 @@ def _present() -> list[tuple[str, tuple[str, ...]]]:
     return [(command, windows) for command, windows in _PROGRAMS if shutil.which(command.split()[0])]
 
 
-def _ms_since(begin: float) -> float:
-    return (time.perf_counter() - begin) * 1000
-
-
 def measure_desktop(
     engine: str = "native",
     sizes: DesktopSizes | None = None,
@@ -113,57 +111,52 @@ def measure_desktop(
     for _ in range(sizes.starts):
         begin = time.perf_counter()
         desktop = busy_desktop(engine)
-        starts.append(_ms_since(begin))
+        starts.append(ms_since(begin))
         desktop.workspace.close()
         on_step()
     figures.start_ms = statistics.median(starts)
     with ExitStack() as stack:
         source = busy_desktop(engine)
         stack.callback(source.workspace.close)
+        sealed = source.screenshot()
         begin = time.perf_counter()
         snapshot = stack.enter_context(source.workspace.snapshot())
-        figures.seal_ms = _ms_since(begin)
+        figures.seal_ms = ms_since(begin)
         figures.seal_bytes = snapshot.size
         figures.processes, figures.threads = snapshot.report.processes, snapshot.report.threads
-        _forks(figures, sizes, snapshot, on_part, on_step)
+        _forks(figures, sizes, snapshot, sealed, on_part, on_step)
         _batch(figures, sizes, snapshot, on_part, on_step)
         _again(figures, sizes, snapshot, on_part, on_step)
     return figures
 
 
-Part = Callable[[str, int], None]
-Step = Callable[[], None]
-
-
-def _one(snapshot: Snapshot) -> Workspace:
-    (child,) = snapshot.fork(1)
-    if isinstance(child, WorkspaceError):
-        raise child
-    return child
-
-
-def _forks(figures: DesktopFigures, sizes: DesktopSizes, snapshot: Snapshot, on_part: Part, on_step: Step) -> None:
+def _forks(
+    figures: DesktopFigures,
+    sizes: DesktopSizes,
+    snapshot: Snapshot,
+    sealed: NDArray[np.uint8],
+    on_part: Part,
+    on_step: Step,
+) -> None:
     on_part("forks of one child", sizes.forks)
     times, private, looks, actions = [], [], [], []
-    first = None
     for _ in range(sizes.forks):
         begin = time.perf_counter()
-        with _one(snapshot) as child:
-            times.append(_ms_since(begin))
+        with one_child(snapshot) as child:
+            times.append(ms_since(begin))
             desktop = Desktop(child)
             begin = time.perf_counter()
             picture = desktop.screenshot()
-            looks.append(_ms_since(begin))
-            first = picture if first is None else first
-            figures.same += bool(np.array_equal(picture, first))
+            looks.append(ms_since(begin))
+            figures.same += bool(np.array_equal(picture, sealed))
             private.append(child.memory().private)
             begin = time.perf_counter()
             desktop.use("move", x=5, y=700)
-            actions.append(_ms_since(begin))
+            actions.append(ms_since(begin))
         on_step()
     figures.forks = sizes.forks
     figures.fork_ms = statistics.median(times)
-    figures.fork_p90_ms = sorted(times)[int(0.9 * (len(times) - 1))]
+    figures.fork_p90_ms = ninety_percent(times)
     figures.fork_to_start = figures.fork_ms / figures.start_ms
     figures.private = int(statistics.median(private))
     figures.screenshot_ms = statistics.median(looks)
@@ -174,26 +167,28 @@ def _batch(figures: DesktopFigures, sizes: DesktopSizes, snapshot: Snapshot, on_
     on_part("a batch of children", 1)
     begin = time.perf_counter()
     children = snapshot.fork(sizes.batch)
-    figures.batch_ms_each = _ms_since(begin) / sizes.batch
+    figures.batch_ms_each = ms_since(begin) / sizes.batch
+    failed = [child for child in children if isinstance(child, WorkspaceError)]
     for child in children:
         if isinstance(child, Workspace):
             child.close()
+    if failed:
+        raise failed[0]
     on_step()
 
 
 def _again(figures: DesktopFigures, sizes: DesktopSizes, snapshot: Snapshot, on_part: Part, on_step: Step) -> None:
     on_part("second snapshots", sizes.seconds)
     times, reports = [], []
-    with _one(snapshot) as child:
+    with one_child(snapshot) as child:
         desktop = Desktop(child)
         for number in range(sizes.seconds):
             desktop.use("type", text=f"{number} ")
             begin = time.perf_counter()
             with child.snapshot() as second:
-                times.append(_ms_since(begin))
+                times.append(ms_since(begin))
                 reports.append(second.report)
             on_step()
     figures.again_ms = statistics.median(times)
     figures.again_copied = int(statistics.median(report.bytes_copied for report in reports))
-    names = dict.fromkeys(name for report in reports for name in report.stages)
-    figures.stages = {name: statistics.median(report.stages.get(name, 0.0) for report in reports) for name in names}
+    figures.stages = median_stages(reports)

@@ -22,10 +22,11 @@ import numpy as np
 from bunshin_gym.bench import meter
 from bunshin_gym.bench.criu import compare_with_criu
 from bunshin_gym.bench.scale import Row, machine, measure_trees
+from bunshin_gym.bench.timing import Part, Step, median_stages, ms_since, ninety_percent, one_child
 from bunshin_gym.errors import BunshinError, WorkspaceError
 from bunshin_gym.image import Image
 from bunshin_gym.tools import ToolCall
-from bunshin_gym.workspace import ForkReport, Snapshot, Workspace, WorkspaceSpec
+from bunshin_gym.workspace import Snapshot, Workspace, WorkspaceSpec
 
 __all__ = ["Figures", "Sizes", "measure"]
 
@@ -135,20 +136,7 @@ def _answers(workspace: Workspace) -> bool:
 def _timed(action: Callable[[], object]) -> float:
     start = time.perf_counter()
     action()
-    return (time.perf_counter() - start) * 1000
-
-
-def _one(snapshot: Snapshot) -> Workspace:
-    (child,) = snapshot.fork(1)
-    if isinstance(child, WorkspaceError):
-        raise child
-    return child
-
-
-def _median_stages(reports: Iterable[ForkReport]) -> dict[str, float]:
-    reports = list(reports)
-    names = dict.fromkeys(name for report in reports for name in report.stages)
-    return {name: statistics.median(report.stages.get(name, 0.0) for report in reports) for name in names}
+    return ms_since(start)
 
 
 def measure(
@@ -165,7 +153,7 @@ def measure(
     for _ in range(sizes.starts):
         begin = time.perf_counter()
         with reference(engine):
-            starts.append((time.perf_counter() - begin) * 1000)
+            starts.append(ms_since(begin))
         on_step()
     figures.start_ms = statistics.median(starts)
     with ExitStack() as stack:
@@ -174,7 +162,7 @@ def measure(
         figures.one_bytes = meter.sample(_own()).total
         begin = time.perf_counter()
         snapshot = stack.enter_context(source.snapshot())
-        figures.snapshot_ms = (time.perf_counter() - begin) * 1000
+        figures.snapshot_ms = ms_since(begin)
         figures.snapshot_stages = dict(snapshot.report.stages)
         figures.snapshot_bytes = snapshot.size
         _forks(figures, sizes, snapshot, on_part, on_step)
@@ -194,21 +182,17 @@ def _own() -> int:
     return meter.pss(os.getpid())
 
 
-Part = Callable[[str, int], None]
-Step = Callable[[], None]
-
-
 def _forks(figures: Figures, sizes: Sizes, snapshot: Snapshot, on_part: Part, on_step: Step) -> None:
     on_part("forks of one child", sizes.forks)
     times, private = [], []
     for _ in range(sizes.forks):
         begin = time.perf_counter()
-        with _one(snapshot) as child:
-            times.append((time.perf_counter() - begin) * 1000)
+        with one_child(snapshot) as child:
+            times.append(ms_since(begin))
             private.append(child.memory().private)
         on_step()
     figures.fork_ms = statistics.median(times)
-    figures.fork_p90_ms = sorted(times)[int(0.9 * (len(times) - 1))]
+    figures.fork_p90_ms = ninety_percent(times)
     figures.fork_to_start = figures.fork_ms / figures.start_ms
     figures.idle_private = int(statistics.median(private))
 
@@ -219,7 +203,7 @@ def _batch(figures: Figures, sizes: Sizes, snapshot: Snapshot, on_part: Part, on
     begin = time.perf_counter()
     children = snapshot.fork(sizes.batch)
     figures.batch = sizes.batch
-    figures.batch_ms_each = (time.perf_counter() - begin) * 1000 / sizes.batch
+    figures.batch_ms_each = ms_since(begin) / sizes.batch
     try:
         figures.batch_bytes = meter.sample(own).total
         figures.batch_to_one = figures.batch_bytes / max(1, figures.one_bytes)
@@ -232,16 +216,16 @@ def _batch(figures: Figures, sizes: Sizes, snapshot: Snapshot, on_part: Part, on
 def _again(figures: Figures, sizes: Sizes, snapshot: Snapshot, on_part: Part, on_step: Step) -> None:
     on_part("second snapshots", sizes.seconds)
     times, reports = [], []
-    with _one(snapshot) as child:
+    with one_child(snapshot) as child:
         for number in range(sizes.seconds):
             child.run(f"little={number}; echo {number} > /work/little")
             begin = time.perf_counter()
             with child.snapshot() as second:
-                times.append((time.perf_counter() - begin) * 1000)
+                times.append(ms_since(begin))
                 reports.append(second.report)
             on_step()
     figures.again_ms = statistics.median(times)
-    figures.again_stages = _median_stages(reports)
+    figures.again_stages = median_stages(reports)
     figures.again_copied = int(statistics.median(report.bytes_copied for report in reports))
     figures.again_shared = int(statistics.median(report.bytes_shared for report in reports))
 
@@ -266,7 +250,7 @@ def _bash_alone(calls: int) -> float:
             begin = time.perf_counter()
             bash.stdin.write(b":; echo .\n")
             bash.stdout.readline()
-            times.append((time.perf_counter() - begin) * 1000)
+            times.append(ms_since(begin))
     finally:
         bash.stdin.close()
         bash.wait()
@@ -297,11 +281,11 @@ def _churn(figures: Figures, sizes: Sizes, snapshot: Snapshot, on_part: Part, on
     on_part("forks one after another", sizes.churn)
     figures.churn = sizes.churn
     for _ in range(min(20, sizes.churn)):  # what is made once is made now
-        _one(snapshot).close()
+        one_child(snapshot).close()
     before = _held()
     times = []
     for _ in range(sizes.churn):
-        times.append(_timed(lambda: _one(snapshot).close()))
+        times.append(_timed(lambda: one_child(snapshot).close()))
         on_step()
     tenth = max(1, sizes.churn // 10)
     figures.churn_ms_first, figures.churn_ms_last = statistics.median(times[:tenth]), statistics.median(times[-tenth:])

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from bunshin_gym.bench.timing import ms_since, one_child
 from bunshin_gym.errors import WorkspaceError
 from bunshin_gym.workspace import Workspace, WorkspaceSpec
 
@@ -154,24 +155,22 @@ def _measure(
     row = Row(tree.name)
     begin = time.perf_counter()
     with start_tree(tree, engine) as source:
-        row.start_ms = (time.perf_counter() - begin) * 1000
+        row.start_ms = ms_since(begin)
         begin = time.perf_counter()
         source.snapshot().close()
-        row.first_ms = (time.perf_counter() - begin) * 1000
+        row.first_ms = ms_since(begin)
         again, times = [], []
         for _ in range(3):
             begin = time.perf_counter()
             snapshot = source.snapshot()
-            again.append((time.perf_counter() - begin) * 1000)
+            again.append(ms_since(begin))
             snapshot.close()
         with source.snapshot() as snapshot:
             row.processes, row.threads = snapshot.report.processes, snapshot.report.threads
             for _ in range(forks):
                 begin = time.perf_counter()
-                (child,) = snapshot.fork(1)
-                times.append((time.perf_counter() - begin) * 1000)
-                if isinstance(child, WorkspaceError):
-                    raise child
+                child = one_child(snapshot)
+                times.append(ms_since(begin))
                 child.close()
                 on_step()
     row.fork_ms, row.again_ms = statistics.median(times), statistics.median(again)

@@ -31,6 +31,14 @@ def main(args: argparse.Namespace) -> int:
     return desktop(args) if args.what == "desktop" else fork(args)
 
 
+_ms = "{:.1f} ms".format
+
+
+def _fork_of_one(f: Figures | DesktopFigures) -> tuple[str, str, str]:
+    beside = f"1/{1 / f.fork_to_start:.0f} of a start; 90 % within {_ms(f.fork_p90_ms)}"
+    return "fork of one child", _ms(f.fork_ms), beside
+
+
 def desktop(args: argparse.Namespace) -> int:
     """A live desktop."""
     sizes = QUICK_DESKTOP if args.quick else DesktopSizes()
@@ -43,21 +51,16 @@ def desktop(args: argparse.Namespace) -> int:
 def desktop_lines(f: DesktopFigures) -> Iterable[str]:
     """The figures as a table."""
     yield f"the desktop: {', '.join(f.programs)}; {f.processes} processes, {f.threads} threads\n"
-    ms = "{:.1f} ms".format
     rows = [
-        ("starting it anew", ms(f.start_ms), ""),
-        ("first snapshot", ms(f.seal_ms), f"holds {megabytes(f.seal_bytes)} MB"),
-        (
-            "fork of one child",
-            ms(f.fork_ms),
-            f"1/{1 / f.fork_to_start:.0f} of a start; 90 % within {ms(f.fork_p90_ms)}",
-        ),
+        ("starting it anew", _ms(f.start_ms), ""),
+        ("first snapshot", _ms(f.seal_ms), f"holds {megabytes(f.seal_bytes)} MB"),
+        _fork_of_one(f),
         ("shows the same picture", f"{f.same} of {f.forks}", "to the pixel, at once"),
-        (f"batch of {f.batch}, each", ms(f.batch_ms_each), ""),
-        ("second snapshot", ms(f.again_ms), f"copies {megabytes(f.again_copied)} MB"),
+        (f"batch of {f.batch}, each", _ms(f.batch_ms_each), ""),
+        ("second snapshot", _ms(f.again_ms), f"copies {megabytes(f.again_copied)} MB"),
         ("private memory, idle child", f"{megabytes(f.private)} MB", ""),
-        ("screenshot", ms(f.screenshot_ms), ""),
-        ("an action, settled", ms(f.action_ms), ""),
+        ("screenshot", _ms(f.screenshot_ms), ""),
+        ("an action, settled", _ms(f.action_ms), ""),
     ]
     yield table(("", "measured", ""), rows, left=(0, 2))
     yield "\nstages of the second snapshot, ms: " + ", ".join(f"{name} {time:.2f}" for name, time in f.stages.items())
@@ -81,19 +84,14 @@ def lines(f: Figures) -> Iterable[str]:
     """The figures as a table, with the stages of both snapshots below it."""
     heap = "numpy and 50 MB of random bytes" if f.numpy else "50 MB of random bytes (no numpy that its python can load)"
     yield f"the workspace: a shell, a python with {heap}, an HTTP server, a sleep\n"
-    ms = "{:.1f} ms".format
     rows = [
-        ("starting it anew", ms(f.start_ms), ""),
-        ("first snapshot", ms(f.snapshot_ms), f"holds {megabytes(f.snapshot_bytes)} MB"),
-        (
-            "fork of one child",
-            ms(f.fork_ms),
-            f"1/{1 / f.fork_to_start:.0f} of a start; 90 % within {ms(f.fork_p90_ms)}",
-        ),
-        (f"batch of {f.batch}, each", ms(f.batch_ms_each), f"{f.batch_answered} of {f.batch} answer"),
+        ("starting it anew", _ms(f.start_ms), ""),
+        ("first snapshot", _ms(f.snapshot_ms), f"holds {megabytes(f.snapshot_bytes)} MB"),
+        _fork_of_one(f),
+        (f"batch of {f.batch}, each", _ms(f.batch_ms_each), f"{f.batch_answered} of {f.batch} answer"),
         (
             "second snapshot",
-            ms(f.again_ms),
+            _ms(f.again_ms),
             f"copies {megabytes(f.again_copied)} MB, refers to {megabytes(f.again_shared)} MB",
         ),
         ("private memory, idle child", f"{megabytes(f.idle_private)} MB", ""),
@@ -105,8 +103,8 @@ def lines(f: Figures) -> Iterable[str]:
         (f"{f.alive} forks at once", f"{f.alive_seconds:.1f} s", f"{f.alive_answered} of {f.alive} answer"),
         (
             f"{f.churn} forks in turn, each",
-            ms(f.churn_ms_last),
-            f"{ms(f.churn_ms_first)} at first; grown by "
+            _ms(f.churn_ms_last),
+            f"{_ms(f.churn_ms_first)} at first; grown by "
             + ", ".join(f"{megabytes(n)} MB" if name == "bytes" else f"{n} {name}" for name, n in f.growth.items()),
         ),
         ("an empty shell call", f"{f.call_ms:.2f} ms", f"bash alone: {f.bash_ms:.2f} ms"),
@@ -117,8 +115,8 @@ def lines(f: Figures) -> Iterable[str]:
         rows.append(
             (
                 f"CRIU {f.criu['version']} under runc",
-                ms(f.criu["dump_ms"]),
-                f"to dump, {ms(f.criu['restore_ms'])} to restore; an image of {megabytes(f.criu['image_bytes'])} MB",
+                _ms(f.criu["dump_ms"]),
+                f"to dump, {_ms(f.criu['restore_ms'])} to restore; an image of {megabytes(f.criu['image_bytes'])} MB",
             )
         )
     yield table(("", "measured", ""), rows, left=(0, 2))
@@ -129,10 +127,10 @@ def lines(f: Figures) -> Iterable[str]:
             [
                 (
                     row.name,
-                    ms(row.fork_ms),
+                    _ms(row.fork_ms),
                     f"1/{1 / row.fork_to_start:.0f}",
-                    ms(row.again_ms),
-                    ms(row.first_ms),
+                    _ms(row.again_ms),
+                    _ms(row.first_ms),
                     str(row.processes),
                     str(row.threads),
                 )
