@@ -35,7 +35,7 @@ def test_ssh_agent(scene: Scene) -> None:
             "cd /work && (echo -n 'me '; cat one.pub) >signers && "
             "ssh-keygen -q -Y verify -f signers -I me -n test -s data.sig <data"
         )
-        branch.sh("ssh-add -q -x <<<$'a\\na' || true; ssh-agent -k >/dev/null; ! ssh-add -l 2>/dev/null")
+        branch.sh("ssh-agent -k >/dev/null && ! ssh-add -l 2>/dev/null")
 
     together(branches, go_on)
 
