@@ -46,7 +46,7 @@ struct board {
     volatile int32_t skip;    /* …after so many */
     volatile int32_t error;
     volatile int32_t action, pid; /* enum action; who was hit */
-    volatile int32_t spared, pad; /* a process that is not killed */
+    volatile int32_t spared[2];   /* processes that are not killed */
     struct {
         int32_t number, pid;
         uint64_t place;
@@ -75,7 +75,7 @@ static void watch(int listener, struct board *board) {
                 board->log[at].place = call.data.instruction_pointer;
                 board->logged = at + 1;
             }
-            bool spared = board->action != ACTION_FAIL && (int32_t)call.pid == board->spared;
+            bool spared = board->action != ACTION_FAIL && ((int32_t)call.pid == board->spared[0] || (int32_t)call.pid == board->spared[1]);
             if (!board->fired && !spared && board->number == call.data.nr && board->place == call.data.instruction_pointer && board->skip-- == 0) {
                 board->fired = 1;
                 board->pid = (int32_t)call.pid;

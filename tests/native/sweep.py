@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from bunshin_gym import Workspace
 
 HERE = Path(__file__).parent
@@ -41,7 +43,7 @@ class Board(ctypes.Structure):
     _fields_ = [
         ("on", ctypes.c_uint32), ("fired", ctypes.c_uint32), ("logged", ctypes.c_uint32), ("number", ctypes.c_int32),
         ("place", ctypes.c_uint64), ("skip", ctypes.c_int32), ("error", ctypes.c_int32), ("action", ctypes.c_int32),
-        ("pid", ctypes.c_int32), ("spared", ctypes.c_int32), ("pad", ctypes.c_int32), ("log", Call * CALLS_LOGGED),
+        ("pid", ctypes.c_int32), ("spared", ctypes.c_int32 * 2), ("log", Call * CALLS_LOGGED),
     ]  # fmt: skip
 
 
@@ -72,22 +74,31 @@ def arm(board: Board, number: int = -1, place: int = 0, skip: int = 0, action: i
     board.on = 1
 
 
-def disarm(board: Board, but: int = 0) -> list[tuple[int, int]]:
-    """Stops counting. The calls that were made, in order: number and place; not those of process `but`."""
+def disarm(board: Board, but: Collection[int] = ()) -> list[tuple[int, int]]:
+    """Stops counting. The calls that were made, in order: number and place; not those of the processes `but`."""
     board.on = 0
-    return [(call.number, call.place) for call in board.log[: board.logged] if call.pid != but]
+    return [(call.number, call.place) for call in board.log[: board.logged] if call.pid not in but]
 
 
-def keeper() -> int:
-    """The pid of this process's keeper, whose death is the death of all: it is spared."""
+def child_of(parent: int, name: str) -> int:
+    """The one process of that name below `parent`, once there is but one."""
+    end = time.monotonic() + 10
+    while len(found := children_of(parent, name)) != 1 and time.monotonic() < end:
+        time.sleep(0.01)  # a workspace that went on as a fork has two for a moment
+    (pid,) = found
+    return pid
+
+
+def children_of(parent: int, name: str) -> list[int]:
+    found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             comm, _, rest = path.read_text(errors="replace").partition("(")[2].rpartition(")")
         except OSError:
             continue
-        if comm == "bunshin-keeper" and int(rest.split()[1]) == os.getpid():
-            return int(path.parent.name)
-    raise RuntimeError("there is no keeper")
+        if comm == name and int(rest.split()[1]) == parent:
+            found.append(int(path.parent.name))
+    return found
 
 
 def skips(number: int, count: int) -> set[int]:
@@ -123,6 +134,9 @@ class Sweep:
         assert told.output == "ready\n", self.source.run("cat /tmp/err").output
         self.want = self.describe(self.source)
         self.snapshot = self.source.snapshot()
+        # Their deaths are the death of the source, whatever a fork does: when one is killed, it is not one of these.
+        keeper = child_of(os.getpid(), "bunshin-keeper")
+        self.spared = (keeper, child_of(keeper, "bunshin-init")) if self.what == "killed" else ()
 
     def describe(self, workspace: Workspace) -> str:
         from bunshin_gym import ToolCall
@@ -171,11 +185,11 @@ class Sweep:
         arm(self.board)
         said, wrong = self.attempt()
         assert not said and not wrong, f"without a fault: {said} {wrong}"
-        return disarm(self.board, keeper() if self.what == "killed" else 0)
+        return disarm(self.board, self.spared)
 
     def play(self, number: int, place: int, skip: int) -> dict[str, object]:
         action = KILL if self.what == "killed" else FAIL
-        self.board.spared = keeper()
+        self.board.spared[:] = self.spared or (0, 0)
         arm(self.board, number, place, skip, action)
         begin = time.monotonic()
         said, wrong = self.attempt()
