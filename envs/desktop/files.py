@@ -37,7 +37,8 @@ def verify(ws: Workspace) -> float:
 
 def rename(position: int, name: str) -> tuple[str, ...]:
     """Rename the file at that place of the folder, from 0."""
-    steps = (keys("HOME"), *[keys("RIGHT")] * position, keys("F2"), keys("CTRL", "A"))
+    # The file manager notes a selection some time after it shows it: what F2 renames is what the status bar names.
+    steps = (keys("HOME"), *[keys("RIGHT")] * position, WAIT, keys("F2"), keys("CTRL", "A"))
     return (*steps, do("type", text=f"{name}\n"), WAIT)
 
 
