@@ -121,13 +121,25 @@ def _layers(running: set[Process]) -> Iterator[str]:
                 yield from (f"layer {layer}" for layer in Path(os.fsdecode(words[-1])).glob("layers/*"))
 
 
+def _holds_strangers(cgroup: Path) -> bool:
+    """Whether processes of another pid namespace are in it. Version 2 lists them as 0, version 1 only counts them."""
+    with suppress(OSError):
+        if any("0" in path.read_text().split() for path in cgroup.rglob("cgroup.procs")):
+            return True
+        counted = Path("/sys/fs/cgroup/pids", cgroup.name)
+        return int((counted / "pids.current").read_text()) > len((counted / "cgroup.procs").read_text().split())
+    return False
+
+
 def _cgroups(running: set[Process]) -> Iterator[str]:
     ours = {process.pid for process in running}
     for folder, names, _ in os.walk("/sys/fs/cgroup"):
         for name in names:
             keeper = re.match(r"bunshin-(?:probe-)?(\d+)", name)
-            # A living keeper of another program's has cgroups of its own.
+            # A living keeper of another program's has cgroups of its own; it may live in another pid namespace.
             if keeper is None or (int(keeper[1]) not in ours and Path(f"/proc/{keeper[1]}").exists()):
+                continue
+            if _holds_strangers(Path(folder, name)):
                 continue
             yield f"cgroup {folder}/{name}"
 
