@@ -23,6 +23,7 @@ from bunshin_gym.errors import (
     WorkspaceLost,
 )
 from bunshin_gym.registration import register_all
+from bunshin_gym.state import StateDigest
 from bunshin_gym.tools import ExitReason, Tool, ToolCall, ToolResult
 from bunshin_gym.workspace import ForkReport, MemoryUsage, ProcessInfo, Snapshot, Workspace, WorkspaceSpec
 
@@ -53,6 +54,7 @@ __all__ = [
     "ShellEnv",
     "Snapshot",
     "SnapshotClosed",
+    "StateDigest",
     "Stats",
     "Task",
     "TaskError",

@@ -27,6 +27,7 @@ from bunshin_gym.tools import ToolCall, ToolResult
 if TYPE_CHECKING:
     from bunshin_gym.engines.base import EngineSnapshot, EngineWorkspace
     from bunshin_gym.image import Image
+    from bunshin_gym.state import StateDigest
 
 __all__ = ["ForkReport", "MemoryUsage", "ProcessInfo", "Snapshot", "Workspace", "WorkspaceSpec", "parse_size"]
 
@@ -218,6 +219,16 @@ class Workspace:
     def processes(self) -> list[ProcessInfo]:
         """The workspace's processes, by their pids inside it."""
         return self._open("list processes").processes()
+
+    def digest(self, origin: bytes | None = None) -> StateDigest:
+        """The digest of what later calls can see: see `StateDigest`.
+
+        `origin` names the call that was made since the last digest and the state it was made in: what cannot be
+        compared and has changed since counts with a token made of it, here and in every fork. Without one it is
+        random, so that such a state is equal to no other. Raises WorkspaceBusy, WorkspaceLost and WorkspaceError.
+        """
+        with self._alone("digest"):
+            return self._inner.digest(os.urandom(16) if origin is None else origin)
 
     @property
     def alive(self) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 if TYPE_CHECKING:
     from bunshin_gym.errors import WorkspaceError
+    from bunshin_gym.state import StateDigest
     from bunshin_gym.tools import ToolCall, ToolResult
     from bunshin_gym.workspace import ForkReport, MemoryUsage, ProcessInfo, WorkspaceSpec
 
@@ -50,6 +51,9 @@ class EngineWorkspace(Protocol):
         """Roll back to a snapshot of the same engine."""
 
     def memory(self) -> MemoryUsage: ...
+
+    def digest(self, origin: bytes) -> StateDigest:
+        """What later calls can see. `origin` stands for what cannot be compared and has changed since the last one."""
 
     def processes(self) -> list[ProcessInfo]: ...
 

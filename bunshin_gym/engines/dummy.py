@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
+from bunshin_gym.engines import dummy_digest
 from bunshin_gym.engines.dummy_files import Files
 from bunshin_gym.engines.dummy_python import Interpreter, Uncopyable
 from bunshin_gym.engines.dummy_session import (
@@ -32,6 +33,7 @@ from bunshin_gym.engines.dummy_session import (
 )
 from bunshin_gym.engines.dummy_shell import Io, ShellExit, ShellSyntax, run_source
 from bunshin_gym.errors import ForkError, UnsupportedResource, WorkspaceError, WorkspaceLost
+from bunshin_gym.state import StateDigest
 from bunshin_gym.tools import ExitReason, ToolCall, ToolResult
 from bunshin_gym.tools.call import clip, lost
 from bunshin_gym.workspace import ForkReport, MemoryUsage, ProcessInfo, WorkspaceSpec
@@ -94,6 +96,7 @@ class DummyEngine:
         variables = _ENVIRONMENT | dict(spec.env)
         session = Session(Files(), variables, set(variables), spec.cwd, spec.hostname)
         session.files.mkdir(spec.cwd, parents=True)
+        session.files.times.clear()  # fresh workspaces are all alike
         return self.around(spec, session, {})
 
     def around(self, spec: WorkspaceSpec, session: Session, base: dict[str, bytes | None]) -> DummyWorkspace:
@@ -271,6 +274,10 @@ class DummyWorkspace:
         self.base = dict(snapshot.sealed.files.entries)
 
     # -- looking
+
+    def digest(self, origin: bytes) -> StateDigest:
+        self._living("digest")
+        return dummy_digest.digest(self.session, origin)
 
     def memory(self) -> MemoryUsage:
         self._living("measure memory")

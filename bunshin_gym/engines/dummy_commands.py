@@ -474,6 +474,8 @@ def _touch(session: Session, argv: list[str], io: Io) -> int:
         path = session.path(name)
         if not session.files.exists(path):
             session.files.write(path, b"")
+        else:
+            session.files.touch(path)
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
+import time
 
 __all__ = ["Files"]
 
@@ -20,10 +21,17 @@ class Files:
 
     def __init__(self, entries: dict[str, bytes | None] | None = None) -> None:
         self.entries: dict[str, bytes | None] = dict.fromkeys(_START) if entries is None else entries
+        self.times: dict[str, int] = {}  # of the last change, ns; what was there from the start has none
 
     def fork(self) -> Files:
         """A copy that shares every content."""
-        return Files(dict(self.entries))
+        copy = Files(dict(self.entries))
+        copy.times = dict(self.times)
+        return copy
+
+    def _changed(self, *paths: str) -> None:
+        for path in paths:
+            self.times[path] = time.time_ns()
 
     def exists(self, path: str) -> bool:
         return path in self.entries or path in ("/dev/null", "/dev/zero")
@@ -51,7 +59,13 @@ class Files:
             self.mkdir(parent, parents=True)
         if not self.is_dir(parent):
             raise _error(errno.ENOTDIR if parent in self.entries else errno.ENOENT, path)
+        self._changed(*((path,) if path in self.entries else (path, parent)))
         self.entries[path] = content
+
+    def touch(self, path: str) -> None:
+        """Change the time of what is there."""
+        if path in self.entries:
+            self._changed(path)
 
     def mkdir(self, path: str, *, parents: bool = False) -> None:
         if parents and self.is_dir(path):
@@ -64,6 +78,7 @@ class Files:
                 raise _error(errno.ENOENT, path)
             self.mkdir(parent, parents=True)
         self.entries[path] = None
+        self._changed(path, parent)
 
     def names(self, path: str) -> list[str]:
         """Names in a directory, sorted by byte value."""
@@ -81,6 +96,8 @@ class Files:
         for name in [p for p in self.entries if p == path or p.startswith(path.rstrip("/") + "/")]:
             if name != "/":
                 del self.entries[name]
+                self.times.pop(name, None)
+        self._changed(posixpath.dirname(path))
 
     def move(self, source: str, target: str) -> None:
         if source not in self.entries:
@@ -93,6 +110,9 @@ class Files:
         for path, content in moved.items():
             del self.entries[path]
             self.entries[target + path[len(source) :]] = content
+            if path in self.times:
+                self.times[target + path[len(source) :]] = self.times.pop(path)
+        self._changed(posixpath.dirname(source), posixpath.dirname(target))
 
     def size(self) -> int:
         """Bytes of all contents."""

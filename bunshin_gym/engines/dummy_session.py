@@ -33,10 +33,11 @@ class WorkspaceEnded(Exception):
 
 @dataclass
 class Job:
-    """A background sleep: its pid inside, and when it ends (monotonic seconds)."""
+    """A background sleep: its pid inside, when it ends (monotonic seconds), and what it counts as in a digest."""
 
     pid: int
     ends: float
+    token: bytes = b""
 
 
 class Signals:
@@ -85,7 +86,7 @@ class Session:
             status=self.status,
             next_pid=self.next_pid,
             last_job=self.last_job,
-            jobs=[Job(job.pid, job.ends) for job in self.live_jobs()],
+            jobs=[Job(job.pid, job.ends, job.token) for job in self.live_jobs()],
             python=self.python.fork() if self.python is not None else None,
         )
 

@@ -13,6 +13,7 @@ from bunshin_gym.engines.native_layers import Layer, Merge
 from bunshin_gym.engines.native_results import codes, public_error, public_report, public_result
 from bunshin_gym.errors import ForkError, WorkspaceError, WorkspaceLost
 from bunshin_gym.image import MountPoint
+from bunshin_gym.state import StateDigest, combine
 from bunshin_gym.tools.call import ToolCall, ToolResult, clip, lost
 from bunshin_gym.workspace import ForkReport, MemoryUsage, ProcessInfo, WorkspaceSpec
 
@@ -180,6 +181,13 @@ class NativeWorkspace:
         self._become(snapshot.rebuild())
 
     # -- looking
+
+    def digest(self, origin: bytes) -> StateDigest:
+        """Everything counts by history, until what can be compared is."""
+        if not self.alive:
+            raise WorkspaceLost("cannot digest: the workspace is lost")
+        whole = combine(b"by history", origin)
+        return StateDigest(whole, whole, "everything")
 
     def _processes(self, with_memory: bool) -> list[list[str]]:
         try:
