@@ -135,6 +135,14 @@ class WorkspaceEnv(gym.Env[Any, str]):
         self._episode = self._make_episode(task, rollout)
         return task.instruction, {"task": task.name}
 
+    def prepare(self, task: str) -> None:
+        """Prepare the workspace of a task of the taskset, so that `reset` need not; from any thread.
+
+        Nothing where it is prepared already. Raises as `reset` does.
+        """
+        chosen = self.tasks[task]
+        self._executor.open(chosen.name, lambda: self._prepare(chosen)).close()
+
     def step(self, action: str) -> Transition:
         """One move. What goes wrong is in the observation and in `info["failure_kind"]`; only misuse raises.
 

@@ -6,19 +6,23 @@ single environments does, step for step, and beyond that:
 - a step that passes its deadline truncates its own environment. What it gives later goes nowhere: each step has a
   future of its own, and nobody holds that one any more;
 - a workspace that is lost truncates its own environment; no step raises for one of them;
+- `send` and `recv` let the environments go out of step: each gets its next action when its last result is there;
+- groups: `group_size` consecutive environments play the same tasks, each task once an epoch;
 - `close` comes back in time whatever the workers do;
 - `reset` takes options per environment, also together with a mask.
 """
 
 from __future__ import annotations
 
-import copy
 import logging
+import queue
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
@@ -26,48 +30,33 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from bunshin_gym.curriculum import Curriculum
 from bunshin_gym.env import EnvState, ShellEnv, ToolsEnv, WorkspaceEnv, tasks_of
 from bunshin_gym.episode import Transition
 from bunshin_gym.executor import Executor
+from bunshin_gym.slot import (
+    Landed,
+    Sent,
+    Slot,
+    failed_reset,
+    failure,
+    ids_of,
+    infos_of,
+    options_of_each,
+    seeds_of_each,
+    start_closing,
+)
 from bunshin_gym.stats import Stats
 from bunshin_gym.task import Task, Taskset
+from bunshin_gym.templates import Templates
 from bunshin_gym.worker import Worker
 
-__all__ = ["BunshinVectorEnv", "Slot", "ToolsVectorEnv"]
+__all__ = ["BunshinVectorEnv", "ToolsVectorEnv"]
 
-T = TypeVar("T")
 Observations = Any  # a tuple of text, but for environments whose observations can be batched
 Batch = tuple[Observations, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 
 _log = logging.getLogger("bunshin_gym")
-
-
-class Slot:
-    """One of the n: an environment, its worker, what it showed last, and whether its next step is a reset."""
-
-    def __init__(self, make: Callable[[], WorkspaceEnv], number: int) -> None:
-        self._make = make
-        self.number = number
-        self.env = make()
-        self.worker = Worker(f"bunshin-env-{number}")
-        self.steps = 0
-        self.observation: Any = ""
-        self.fresh = False  # whether an episode has been begun
-        self.over = False  # whether the last step ended it
-        self.broken = ""  # why the last reset failed, if it did
-
-    def replace(self) -> None:
-        """A new environment and a new worker in place of ones that are stuck; its random numbers go on."""
-        old, worker = self.env, self.worker
-        worker.stop()
-        self.env = self._make()
-        if old._np_random is not None:
-            self.env.np_random = copy.deepcopy(old.np_random)
-        self.worker = Worker(f"bunshin-env-{self.number}")
-        _start_closing(old.close, "bunshin-close")
-
-    def begun(self, observation: Any) -> None:
-        self.observation, self.fresh, self.over, self.broken, self.steps = observation, True, False, "", 0
 
 
 class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
@@ -79,6 +68,13 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         autoreset_mode: an AutoresetMode, or its value: "NextStep", "SameStep", "Disabled".
         step_timeout: seconds a step, or an automatic reset, may take before its environment is truncated. None: no
             bound.
+        group_size: how many consecutive environments are a group. Environment i is of group i // group_size; the
+            members of a group play the same tasks in the same order, every task of the taskset once an epoch. Every
+            info then has `task`, `group`, `group_id` (the number of the draw: one task for one group, once; each
+            member plays it in one episode) and `epoch`. A member whose episode is over goes on to its group's next
+            draw without waiting for the others. None: each environment draws its tasks by itself.
+        prepare_ahead: for how many of the next draws the workspaces are prepared in the background. None: for one
+            round of every group.
         task, taskset, engine, cache, share, render_mode, spec: as for `WorkspaceEnv`.
     """
 
@@ -97,10 +93,16 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         share: bool = True,
         render_mode: Any = None,
         step_timeout: float | None = None,
+        group_size: int | None = None,
+        prepare_ahead: int | None = None,
         **spec: Any,
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, not {num_envs}")
+        if group_size is not None and (group_size < 1 or num_envs % group_size):
+            raise ValueError(f"num_envs must be a multiple of group_size: {num_envs} is none of {group_size}")
+        if prepare_ahead is not None and (prepare_ahead < 0 or group_size is None):
+            raise ValueError(f"prepare_ahead must be 0 or more, and needs a group_size, not {prepare_ahead}")
         if max_episode_steps is not None and max_episode_steps < 1:
             raise ValueError(f"max_episode_steps must be at least 1, not {max_episode_steps}")
         if step_timeout is not None and not step_timeout > 0:
@@ -109,6 +111,8 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         self.max_episode_steps = max_episode_steps
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.step_timeout = step_timeout
+        self.group_size = group_size
+        self.prepare_ahead = (num_envs // group_size if prepare_ahead is None else prepare_ahead) if group_size else 0
         self.render_mode = render_mode
         self.metadata = self.env_class.metadata | {"autoreset_mode": self.autoreset_mode}
         self._executor = Executor(cache=cache and self.caches, share=share, group=num_envs)
@@ -125,8 +129,16 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         self.single_observation_space = self._slots[0].env.observation_space
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self._sent: list[tuple[Future[Any], bool, str]] | None = None  # of each slot: future, is a reset, action
-        self._deadline: float | None = None
+        self._sent: dict[int, Sent] = {}  # what is under way, by environment
+        self._arrived: queue.SimpleQueue[Sent] = queue.SimpleQueue()  # what has ended, in that order
+        self._landed: list[Landed] = []  # what has not been received
+        self._whole = False  # whether all of it was sent at once
+        self._curriculum: Curriculum | None = None
+        self._templates: Templates | None = None
+        if group_size is not None:
+            self._curriculum = Curriculum(tasks.names, num_envs // group_size, group_size)
+            if share and self.prepare_ahead:
+                self._templates = Templates(self._slots[0].env.prepare)
 
     # -- reset
 
@@ -141,12 +153,20 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         `seed`: one number (environment i gets seed + i), or one for each. `options` go to each environment; a list of
         them, or `options["options"]`, holds those of each; `options["task"]` may be one name or a list. Raises what a
         single reset raises, once all have ended.
+
+        With groups: a seed for all begins the epochs anew, in the order it gives (of several seeds, the first). A whole
+        group begins its next draw together; of a group that is reset in part, each begins its own next draw. A task
+        named in the options is played in place of the draw's own, and must be the same for the whole group.
         """
         self._check_open("reset")
-        if self._sent is not None:
-            raise ResetNeeded("cannot reset: steps have been sent; recv() them first")
-        seeds = _each_seed(seed, self.num_envs)
-        mask, each = _each_options(options, self.num_envs)
+        seeds = seeds_of_each(seed, self.num_envs)
+        mask, each = options_of_each(options, self.num_envs)
+        if busy := [i for i in range(self.num_envs) if mask[i] and self._is_out(i)]:
+            raise ResetNeeded(f"cannot reset: steps have been sent to environments {busy}; recv() them first")
+        if self._curriculum is not None:
+            for i, draw in self._curriculum.deal(seeds, mask, [one.get("task") for one in each]).items():
+                self._slots[i].draw = draw
+                each[i] = {"task": draw.task} | each[i]
         futures = {
             i: slot.worker.submit(partial(slot.env.reset, seed=seeds[i], options=each[i]))
             for i, slot in enumerate(self._slots)
@@ -163,10 +183,19 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
                 errors.append(error)
                 continue
             self._slots[i].begun(observation)
-            infos = self._add_info(infos, info, i)
+            infos = self._add_info(infos, self._tell(self._slots[i], info), i)
+        self._look_ahead()
         if errors:
             raise errors[0]
         return self._batch([slot.observation for slot in self._slots]), infos
+
+    def _look_ahead(self) -> None:
+        if self._curriculum is not None and self._templates is not None:
+            self._templates.want(self._curriculum.upcoming(self.prepare_ahead))
+
+    def _tell(self, slot: Slot, info: dict[str, Any]) -> dict[str, Any]:
+        """The info of one environment, and what its group is at."""
+        return info if slot.draw is None else slot.draw.info | info
 
     # -- step
 
@@ -175,73 +204,154 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         self.send(actions)
         return self.recv()
 
-    def send(self, actions: Sequence[str]) -> None:
-        """Begin a step in every environment; `recv` gets what it gives."""
+    def send(self, actions: Sequence[str], ids: Sequence[int] | NDArray[np.integer[Any]] | None = None) -> None:
+        """Begin a step in every environment, or in those of `ids` (one action for each); `recv` gets what they give.
+
+        An environment that has been sent a step takes the next once what it gave has been received. Raises RuntimeError
+        otherwise, ResetNeeded where an episode has to be begun first, and sends nothing then.
+        """
         self._check_open("step")
-        if self._sent is not None:
-            raise RuntimeError("cannot send: the last steps have not been received; call recv() first")
+        numbers = list(range(self.num_envs)) if ids is None else self._numbers(ids)
+        if busy := [i for i in numbers if self._is_out(i)]:
+            which = "the last steps have" if ids is None else f"the last steps of environments {busy} have"
+            raise RuntimeError(f"cannot send: {which} not been received; call recv() first")
         actions = list(actions)
-        if len(actions) != self.num_envs:
-            raise ValueError(f"there must be one action for each of {self.num_envs} environments, not {len(actions)}")
-        if not all(slot.fresh or slot.broken for slot in self._slots):
+        if len(actions) != len(numbers):
+            raise ValueError(f"there must be one action for each of {len(numbers)} environments, not {len(actions)}")
+        slots = [self._slots[i] for i in numbers]
+        if not all(slot.fresh or slot.broken for slot in slots):
             raise ResetNeeded("cannot step: call reset() first")
-        over = [slot.number for slot in self._slots if slot.over]
+        over = [slot.number for slot in slots if slot.over]
         if over and self.autoreset_mode is AutoresetMode.DISABLED:
             raise ResetNeeded(
                 f"cannot step: the episodes of environments {over} are over; reset them with a reset_mask"
             )
-        self._deadline = None if self.step_timeout is None else time.monotonic() + self.step_timeout
-        self._sent = [
-            self._begin_reset(slot, action) if slot.over else self._begin_step(slot, action)
-            for slot, action in zip(self._slots, actions, strict=True)
-        ]
+        self._whole = ids is None
+        for slot, action in zip(slots, actions, strict=True):
+            if slot.over:
+                self._begin_reset(slot, action)
+            else:
+                self._begin_step(slot, action)
+        if over:
+            self._look_ahead()
 
-    def recv(self) -> Batch:
-        """What the steps sent last gave. Waits for all of them, but not beyond `step_timeout`."""
-        if self._sent is None:
+    def recv(self, min_envs: int | None = None, timeout: float | None = None) -> Batch:
+        """What the steps sent gave. Never waits for one beyond its own `step_timeout`.
+
+        Without arguments, after a `send` to all: the whole batch, in the order of the environments, as `step` gives it.
+
+        Otherwise a batch of those that are ready, the first ready first: at least `min_envs` of them (None: all that
+        are out; never more than are out), or, after `timeout` seconds, as many as there are by then, perhaps none. With
+        m environments in it, the observations are a batch of m, the arrays and every array of the info have shape
+        (m,), and `info["env_id"]` (int64) says whose each is: what to give to `send` as `ids`, with the next actions.
+
+        Raises RuntimeError where nothing is out, and ValueError for a `min_envs` that can never come.
+        """
+        out = len(self._sent) + len(self._landed)
+        if not out:
             raise RuntimeError("cannot receive: nothing was sent; call send() first")
-        sent, self._sent = self._sent, None
-        transitions = [self._finish(slot, *item) for slot, item in zip(self._slots, sent, strict=True)]
-        finals: dict[int, Transition] = {}
-        if self.autoreset_mode is AutoresetMode.SAME_STEP:
-            finals = {i: t for i, t in enumerate(transitions) if t.terminated or t.truncated}
-            self._deadline = None if self.step_timeout is None else time.monotonic() + self.step_timeout
-            resets = {i: self._begin_reset(self._slots[i], "") for i in finals}
-            for i, item in resets.items():
-                begun = self._finish(self._slots[i], *item)
-                transitions[i] = finals[i]._replace(observation=begun.observation, info=begun.info)
-        infos: dict[str, Any] = {}
-        for i, transition in enumerate(transitions):
-            if i in finals:
-                final = {"final_obs": finals[i].observation, "final_info": finals[i].info}
-                infos = self._add_info(infos, final, i)
-            infos = self._add_info(infos, transition.info, i)
+        if min_envs is not None and not 1 <= min_envs <= self.num_envs:
+            raise ValueError(f"min_envs must be from 1 to the {self.num_envs} environments there are, not {min_envs!r}")
+        if timeout is not None and not timeout >= 0:
+            raise ValueError(f"timeout must be a number of seconds, 0 or more, or None, not {timeout!r}")
+        whole = self._whole and min_envs is None and timeout is None
+        self._await(out if min_envs is None else min(min_envs, out), timeout)
+        landed, self._landed = self._landed, []
+        if landed:
+            self._whole = False
+        if whole:
+            landed.sort(key=lambda one: one.number)
+        infos = infos_of(landed) if whole else infos_of(landed) | ids_of(landed)
         return (
-            self._batch([t.observation for t in transitions]),
-            np.array([t.reward for t in transitions], dtype=np.float64),
-            np.array([t.terminated for t in transitions], dtype=np.bool_),
-            np.array([t.truncated for t in transitions], dtype=np.bool_),
+            self._batch([one.transition.observation for one in landed]),
+            np.array([one.transition.reward for one in landed], dtype=np.float64),
+            np.array([one.transition.terminated for one in landed], dtype=np.bool_),
+            np.array([one.transition.truncated for one in landed], dtype=np.bool_),
             infos,
         )
+
+    def _await(self, wanted: int, timeout: float | None) -> None:
+        """Let what arrives land, until `wanted` have landed or the time is over."""
+        ends = None if timeout is None else time.monotonic() + timeout
+        while True:
+            while not self._arrived.empty():
+                self._land(self._arrived.get())
+            now = time.monotonic()
+            for sent in list(self._sent.values()):
+                if sent.deadline is not None and sent.deadline <= now and not sent.future.done():
+                    self._land(sent)
+            if len(self._landed) >= wanted or (ends is not None and ends <= now):
+                return
+            times = [sent.deadline for sent in self._sent.values() if sent.deadline is not None]
+            times += [] if ends is None else [ends]
+            with suppress(queue.Empty):
+                self._land(self._arrived.get(timeout=max(0.0, min(times) - now) if times else None))
+
+    def _land(self, sent: Sent) -> None:
+        """One has come back, or is overdue: what it gives is received next, or is followed by its automatic reset."""
+        if self._sent.get(sent.number) is not sent:
+            return  # it was given up before
+        del self._sent[sent.number]
+        slot = self._slots[sent.number]
+        transition = self._finish(slot, sent)
+        transition = transition._replace(info=self._tell(slot, transition.info))
+        if sent.final is not None:
+            transition = sent.final._replace(observation=transition.observation, info=transition.info)
+        elif self.autoreset_mode is AutoresetMode.SAME_STEP and (transition.terminated or transition.truncated):
+            self._begin_reset(slot, "", transition)
+            self._look_ahead()
+            return
+        self._landed.append(Landed(sent.number, transition, sent.final))
 
     def _batch(self, observations: list[Any]) -> Any:
         return tuple(observations)
 
-    def _begin_step(self, slot: Slot, action: str) -> tuple[Future[Any], bool, str]:
+    def _numbers(self, ids: Sequence[int] | NDArray[np.integer[Any]]) -> list[int]:
+        array = np.asarray(ids)
+        if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
+            raise TypeError(f"ids must be a list or a one-dimensional array of whole numbers, not {ids!r}")
+        numbers = [int(i) for i in array]
+        if wrong := [i for i in numbers if not 0 <= i < self.num_envs]:
+            raise ValueError(f"there are environments 0 to {self.num_envs - 1}, not {wrong}")
+        if len(set(numbers)) != len(numbers):
+            raise ValueError(f"ids must name each environment once, not {numbers}")
+        return numbers
+
+    def _is_out(self, number: int) -> bool:
+        """Whether a step of that environment is under way, or has not been received."""
+        return number in self._sent or any(one.number == number for one in self._landed)
+
+    def _begin_step(self, slot: Slot, action: str) -> None:
         if slot.broken:
             failed: Future[Any] = Future()
-            failed.set_result(_failed_reset(slot.broken)._replace(truncated=True))
-            return failed, False, action
-        return slot.worker.submit(partial(slot.env.step, action)), False, action
+            failed.set_result(failed_reset(slot.broken)._replace(truncated=True))
+            self._send(slot, failed, False, action)
+        else:
+            self._send(slot, slot.worker.submit(partial(slot.env.step, action)), False, action)
 
-    def _begin_reset(self, slot: Slot, action: str) -> tuple[Future[Any], bool, str]:
-        return slot.worker.submit(slot.env.reset), True, action
+    def _begin_reset(self, slot: Slot, action: str, final: Transition | None = None) -> None:
+        reset = slot.env.reset
+        if self._curriculum is not None:
+            if not slot.broken or slot.draw is None:  # one that failed is tried again with the same draw
+                slot.draw = self._curriculum.advance(slot.number)
+            self._send(slot, slot.worker.submit(partial(reset, options={"task": slot.draw.task})), True, action, final)
+        else:
+            self._send(slot, slot.worker.submit(reset), True, action, final)
 
-    def _finish(self, slot: Slot, future: Future[Any], is_reset: bool, action: str) -> Transition:
+    def _send(
+        self, slot: Slot, future: Future[Any], is_reset: bool, action: str, final: Transition | None = None
+    ) -> None:
+        deadline = None if self.step_timeout is None else time.monotonic() + self.step_timeout
+        sent = Sent(slot.number, future, is_reset, action, deadline, final)
+        self._sent[slot.number] = sent
+        arrived = self._arrived  # not self: a stuck worker must not keep the environments alive
+        future.add_done_callback(lambda _: arrived.put(sent))
+
+    def _finish(self, slot: Slot, sent: Sent) -> Transition:
         """What the step or reset of one slot gave, or what it gives because it is overdue or failed."""
-        wait([future], None if self._deadline is None else max(0.0, self._deadline - time.monotonic()))
+        future, is_reset = sent.future, sent.is_reset
         if not future.done():
-            transition = self._overdue(slot, is_reset, action)
+            transition = self._overdue(slot, is_reset, sent.action)
         elif (error := future.exception()) is not None:
             transition = self._break(slot, f"{type(error).__name__}: {error}") if is_reset else self._crash(slot, error)
         elif is_reset:
@@ -271,13 +381,13 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         """A step raised: a fault of the program, since a workspace's troubles are results. The others go on."""
         _log.error("environment %d failed and is made anew", slot.number, exc_info=error)
         slot.replace()
-        return _failure("[the environment failed: the episode ends]", "internal_error")._replace(truncated=True)
+        return failure("[the environment failed: the episode ends]", "internal_error")._replace(truncated=True)
 
     def _break(self, slot: Slot, why: str) -> Transition:
         """An automatic reset failed: the next step ends at once, and the one after it tries again."""
         _log.warning("environment %d could not be reset: %s", slot.number, why)
         slot.broken, slot.over, slot.fresh, slot.steps = why, False, False, 0
-        return _failed_reset(why)
+        return failed_reset(why)
 
     # -- looking
 
@@ -343,6 +453,8 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
             slot.env.restore_state(state)
             slot.begun(slot.observation)
             slot.steps, slot.over = state.progress.steps, state.progress.over
+            if slot.draw is not None:
+                slot.draw = replace(slot.draw, task=state.task.name)
 
     # -- the end
 
@@ -351,15 +463,20 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         if not hasattr(self, "_slots"):
             return  # its making failed, and some versions of Gymnasium close what is collected
         ends = time.monotonic() + (10.0 if timeout is None else timeout)
-        self._sent = None
+        self._sent.clear()
+        self._landed.clear()
+        if self._templates is not None:
+            self._templates.close()
         closers = []
         for slot in self._slots:
             slot.worker.stop()
-            closers.append(_start_closing(slot.env.close, f"bunshin-close-{slot.number}"))
+            closers.append(start_closing(slot.env.close, f"bunshin-close-{slot.number}"))
         done = [closer.join(max(0.0, ends - time.monotonic())) for closer in closers]
-        last = _start_closing(self._executor.release, "bunshin-close")
+        last = start_closing(self._executor.release, "bunshin-close")
         done.append(last.join(max(0.1, ends - time.monotonic())))
         done += [slot.worker.join(max(0.0, ends - time.monotonic())) for slot in self._slots]
+        if self._templates is not None:
+            done.append(self._templates.join(max(0.0, ends - time.monotonic())))
         if not all(done):
             _log.warning("close() did not wait for %d of its threads any longer", done.count(False))
 
@@ -369,7 +486,7 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
 
     def _check_idle(self, step: str) -> None:
         self._check_open(step)
-        if self._sent is not None:
+        if self._sent or self._landed:
             raise RuntimeError(f"cannot {step}: steps have been sent; recv() them first")
 
 
@@ -377,64 +494,3 @@ class ToolsVectorEnv(BunshinVectorEnv):
     """The vector environment of `bunshin/Tools-v0`."""
 
     env_class = ToolsEnv
-
-
-def _failed_reset(why: str) -> Transition:
-    return _failure(f"[the environment could not be reset: {why}]", "reset_failed")
-
-
-def _failure(text: str, kind: str) -> Transition:
-    info = {
-        "exit_code": -1,
-        "exit_reason": "not_run",
-        "output_truncated": False,
-        "failure_kind": kind,
-        "call_valid": True,
-        "timed_out": False,
-    }
-    return Transition(text, 0.0, False, False, info)
-
-
-def _start_closing(close: Callable[[], None], name: str) -> Worker:
-    worker = Worker(name)
-    worker.submit(close)
-    worker.stop()
-    return worker
-
-
-def _each_seed(seed: int | Sequence[int | None] | None, n: int) -> list[int | None]:
-    if seed is None:
-        return [None] * n
-    if isinstance(seed, (int, np.integer)):
-        return [int(seed) + i for i in range(n)]
-    if len(seed) != n:
-        raise ValueError(f"there must be one seed for each of {n} environments, not {len(seed)}")
-    return [None if one is None else int(one) for one in seed]
-
-
-def _each_options(options: Any, n: int) -> tuple[NDArray[np.bool_], list[dict[str, Any]]]:
-    """The mask, and the options of each environment. Leaves what the caller gave as it was."""
-    mask = np.ones(n, dtype=np.bool_)
-    if options is None:
-        return mask, [{} for _ in range(n)]
-    if not isinstance(options, Mapping):
-        options = {"options": options}
-    common = dict(options)
-    if "reset_mask" in common:
-        mask = common.pop("reset_mask")
-        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
-            raise TypeError("options['reset_mask'] must be a numpy array of dtype bool")
-        if mask.shape != (n,) or not mask.any():
-            raise ValueError(f"options['reset_mask'] must have shape ({n},) and at least one True, not {mask}")
-    own = common.pop("options", None)
-    own = [None] * n if own is None else list(own)
-    tasks = common.pop("task", None)
-    tasks = list(tasks) if isinstance(tasks, (list, tuple, np.ndarray)) else [tasks] * n
-    for name, values in (("options", own), ("task", tasks)):
-        if len(values) != n:
-            raise ValueError(f"options[{name!r}] must have one entry for each of {n} environments, not {len(values)}")
-    each = [
-        common | ({} if task is None else {"task": task}) | dict(mine or {})
-        for task, mine in zip(tasks, own, strict=True)
-    ]
-    return mask, each

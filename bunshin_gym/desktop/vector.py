@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from typing import Any, ClassVar
 
 from gymnasium.vector.utils import concatenate, create_empty_array
@@ -10,7 +9,8 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from bunshin_gym.desktop.env import DesktopEnv
 from bunshin_gym.env import WorkspaceEnv
 from bunshin_gym.episode import Transition
-from bunshin_gym.vector import BunshinVectorEnv, Slot
+from bunshin_gym.slot import Sent, Slot
+from bunshin_gym.vector import BunshinVectorEnv
 
 __all__ = ["DesktopVectorEnv"]
 
@@ -21,8 +21,8 @@ class DesktopVectorEnv(BunshinVectorEnv):
     env_class: ClassVar[type[WorkspaceEnv]] = DesktopEnv
     caches: ClassVar[bool] = False
 
-    def _finish(self, slot: Slot, future: Future[Any], is_reset: bool, action: str) -> Transition:
-        transition = super()._finish(slot, future, is_reset, action)
+    def _finish(self, slot: Slot, sent: Sent) -> Transition:
+        transition = super()._finish(slot, sent)
         if "text" not in transition.info:  # the environment failed: what it showed last, and why
             assert isinstance(slot.env, DesktopEnv)
             transition = slot.env.see(transition)
@@ -31,5 +31,5 @@ class DesktopVectorEnv(BunshinVectorEnv):
 
     def _batch(self, observations: list[Any]) -> Any:
         space = self.single_observation_space
-        empty: Any = create_empty_array(space, self.num_envs)
+        empty: Any = create_empty_array(space, len(observations))
         return concatenate(space, observations, empty)
