@@ -179,6 +179,12 @@ class WorkspaceHandle(_Handle):
             _check(_lib().bunshin_workspace_processes(pointer, int(with_memory), byref(text)))
         return _text(text)
 
+    def digest(self, request: bytes) -> str:
+        text = c_void_p()
+        with self as pointer:
+            _check(_lib().bunshin_workspace_digest(pointer, request, len(request), byref(text)))
+        return _text(text)
+
     def seal(self, timeout: float) -> SnapshotHandle:
         snapshot = c_void_p()
         with self as pointer:

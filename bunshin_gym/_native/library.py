@@ -70,6 +70,7 @@ SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "bunshin_workspace_interrupt": (ERROR, (HANDLE, c_char_p)),
     "bunshin_workspace_open": (ERROR, (HANDLE, c_char_p, c_int32, c_uint32, POINTER(c_int32))),
     "bunshin_workspace_processes": (ERROR, (HANDLE, c_int32, POINTER(c_void_p))),
+    "bunshin_workspace_digest": (ERROR, (HANDLE, *BLOB, POINTER(c_void_p))),
     "bunshin_text_destroy": (None, (c_void_p,)),
     "bunshin_workspace_seal": (ERROR, (HANDLE, c_double, POINTER(HANDLE))),
     "bunshin_workspace_release": (ERROR, (HANDLE,)),

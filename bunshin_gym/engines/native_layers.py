@@ -33,6 +33,8 @@ class Layer:
         self._context = context
         self._count = 1
         self._lock = threading.Lock()
+        # Once sealed: by mount, what it and all below it hold against the image, as state digests have it.
+        self.sums: dict[str, tuple[str, str]] = {}
         for key in keys:
             (path / key).mkdir(parents=True)
             if work:
@@ -146,6 +148,7 @@ class Merge:
         count = len(self._layers)
         if not self.done or self._failed or layers[-count:] != self._layers:
             return layers
+        self._merged.sums.update(self._layers[0].sums)
         return (*layers[:-count], self._merged)
 
     def close(self) -> None:

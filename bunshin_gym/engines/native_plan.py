@@ -86,6 +86,7 @@ def _mounts(mounts: Sequence[MountPoint], upper: Layer, sealed: Sequence[Layer],
             parts = [part for layer in sealed if (part := layer.part(point.key))]
             for part in (str(upper.path / point.key), *parts):
                 records.append(("layer", part, point.path.rstrip("/") + "/"))
+            records += [("base", lower, point.path.rstrip("/") + "/") for lower in point.lowers]
             upper_part = str(upper.path / point.key)
             records.append(("overlay", target, upper_part, f"{upper_part}.work", *parts, *point.lowers))
         elif len(point.lowers) > 1:

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from bunshin_gym._native import NativeFailure, SnapshotHandle, WorkspaceHandle, encode_records
+from bunshin_gym.engines import native_digest
 from bunshin_gym.engines.native_layers import Layer, Merge
 from bunshin_gym.engines.native_results import codes, public_error, public_report, public_result
 from bunshin_gym.errors import ForkError, WorkspaceError, WorkspaceLost
 from bunshin_gym.image import MountPoint
-from bunshin_gym.state import StateDigest, combine
+from bunshin_gym.state import StateDigest
 from bunshin_gym.tools.call import ToolCall, ToolResult, clip, lost
 from bunshin_gym.workspace import ForkReport, MemoryUsage, ProcessInfo, WorkspaceSpec
 
@@ -183,11 +184,7 @@ class NativeWorkspace:
     # -- looking
 
     def digest(self, origin: bytes) -> StateDigest:
-        """Everything counts by history, until what can be compared is."""
-        if not self.alive:
-            raise WorkspaceLost("cannot digest: the workspace is lost")
-        whole = combine(b"by history", origin)
-        return StateDigest(whole, whole, "everything")
+        return native_digest.digest(self._handle, self.mounts, self.sealed, origin)
 
     def _processes(self, with_memory: bool) -> list[list[str]]:
         try:

@@ -131,6 +131,11 @@ struct bunshin_error *bunshin_workspace_interrupt(struct bunshin_workspace *work
 struct bunshin_error *bunshin_workspace_open(struct bunshin_workspace *workspace, const char *path, int32_t flags,
                                              uint32_t mode, int32_t *ret);
 
+/*
+ * What later calls can see, as text: a line a part (src/digest/digest.c). request: records {"origin", 64 hexadecimal digits}, then
+ * {"sealed", mount, layers, loose, strict} for what is known of sealed layers. Freed by bunshin_text_destroy().
+ */
+struct bunshin_error *bunshin_workspace_digest(struct bunshin_workspace *workspace, const uint8_t *request, size_t size, char **ret);
 /* Text, one process a line: "pid ppid threads rss pss private comm", bytes; freed by bunshin_text_destroy(). */
 struct bunshin_error *bunshin_workspace_processes(struct bunshin_workspace *workspace, int32_t with_memory, char **ret);
 void bunshin_text_destroy(char *text);

@@ -70,6 +70,7 @@ struct capture {
     int64_t sealed_at;
     bool not_dumpable; /* some process is not */
     int next_id[SYSV_KINDS]; /* sysv.c */
+    struct span digest; /* digest/digest.c */
 };
 
 /* ---- tables (seal.c) ---- */
@@ -209,6 +210,8 @@ struct bunshin_error *inotify_connect(struct capture *capture) MUST_CHECK;
 
 /* ---- POSIX message queues (mqueue.c) ---- */
 struct bunshin_error *mqueue_capture_all(struct capture *capture) MUST_CHECK;
+/* The file system of the workspace's queues, mounted nowhere; -1 where it cannot be. */
+int mqueue_directory(void);
 bool mqueue_is(const struct capture *capture, const struct stat *info);
 struct bunshin_error *mqueue_capture(struct capture *capture, const struct holder *holder, struct image_description *ret) MUST_CHECK;
 

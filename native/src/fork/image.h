@@ -405,6 +405,7 @@ struct image_header {
     uint32_t generation;
     int32_t begin_inside; /* its processes must descend from a pid 1 that began in their user namespace */
     int32_t next_id[SYSV_KINDS]; /* of System V objects; -1 where there are none */
+    struct span digest; /* what state digests stand on; digest/digest.c */
 };
 
 static inline void *image_at(const struct image_header *header, enum table table) {

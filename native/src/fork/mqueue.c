@@ -27,7 +27,7 @@ struct message { /* in the image; the text follows, to a multiple of 8 */
 
 /* ---- capture ---- */
 
-static int mount_queues(void) {
+int mqueue_directory(void) {
     static int mounted = -1; /* once a workspace */
     if (mounted >= 0)
         return mounted;
@@ -112,7 +112,7 @@ static struct bunshin_error *capture_queue(struct capture *capture, int fd, cons
 
 struct bunshin_error *mqueue_capture_all(struct capture *capture) {
     struct stat info;
-    int mounted = mount_queues(), list = mounted < 0 ? -1 : openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int mounted = mqueue_directory(), list = mounted < 0 ? -1 : openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *stream = list < 0 ? NULL : fdopendir(list);
     struct bunshin_error *error = NULL;
     if (!stream || fstat(list, &info) != 0)

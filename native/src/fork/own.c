@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "digest/digest.h"
 #include "fork/capture.h"
 #include "fork/rebuild.h"
 
@@ -56,6 +57,13 @@ struct bunshin_error *own_capture(struct capture *capture) {
         if (call->kind != CALL_EXEC && init->session[call->kind].running == call)
             running[call->kind] = index;
     }
+    struct buffer digest = {0};
+    struct bunshin_error *error = digest_save(init, &digest);
+    if (!error)
+        error = capture_heap(capture, digest.data, digest.size, &capture->digest);
+    buffer_deinit(&digest);
+    if (error)
+        return error;
     for (int kind = CALL_SHELL; kind <= CALL_PYTHON; kind++) {
         const struct session *session = &init->session[kind];
         struct image_session record = {
@@ -143,5 +151,5 @@ struct bunshin_error *own_rebuild(struct rebuild *rebuild) {
             return bunshin_error_no_memory();
         TRY(buffer_append(&session->exports, IMAGE_HEAP(image, sessions[s].exports), sessions[s].exports.size));
     }
-    return NULL;
+    return digest_restore(init, IMAGE_HEAP(image, image->digest), image->digest.size);
 }

@@ -152,6 +152,7 @@ static struct bunshin_error *write_image(struct capture *capture, int *ret) {
         .begin_inside = capture->not_dumpable || capture->init->settings.capabilities & CHANGES_OF_USER,
     };
     memcpy(header.next_id, capture->next_id, sizeof header.next_id);
+    header.digest = capture->digest;
     uint64_t at = sizeof header;
     for (int table = 0; table < TABLE_COUNT; table++) {
         at = (at + 63) & ~63ull;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/records.h"
+#include "digest/digest.h"
 #include "init/init.h"
 
 #define REPORT_PATIENCE_NS 2000000000ll /* for a session's report after an interrupt */
@@ -372,6 +373,7 @@ void call_start(struct init *init, struct wire *request) {
         call->text = strndup(order.text ? order.text : order.argv[0], 200);
         call->oom_before = oom_count(init);
         call->mark = kill_newest_pid();
+        processes_before_call(init);
         call->next = init->calls;
         init->calls = call;
         error = order.kind == CALL_EXEC ? start_exec(init, call, &order) : session_send(init, session, call, order.text);

@@ -5,17 +5,29 @@
 /*
  * bash, interactive so that an interrupt means "back to the next command" and not the end. It reads one line a call from
  * its standard input; the command itself comes in a file, so nothing is ever glued to it. __bunshin_load keeps $? as the
- * last command left it; __bunshin_end reports status, directory and exported variables through a FIFO; __bunshin_leave
+ * last command left it; __bunshin_end reports status, directory, exported variables and, for state digests, all else of its state through a
+ * FIFO (SHELL_REPORT asks for it: traps of three kinds are not to be seen inside a function); __bunshin_leave
  * goes from a directory that was removed to the nearest one that is left.
  */
+#define SHELL_REPORT                                                                                                   \
+    "__bunshin_status=$?; builtin trap -p DEBUG ERR RETURN 2>/dev/null >|" INIT_PRIVATE "/shell.traps; "               \
+    "__bunshin_end \"$__bunshin_status\" \"$@\" r\n"
+
 static const char shell_driver[] =
     "PS1= PS2= PS4='+ '\n"
     "set +o history +H\n"
     "unset HISTFILE MAILCHECK TMOUT PROMPT_COMMAND\n"
     "shopt -u checkwinsize\n"
     "__bunshin_end() {\n"
-    "  { builtin printf '%s\\0%d\\0%s\\0' \"$2\" \"$1\" \"$PWD\"; builtin export -p; } 2>/dev/null >" INIT_PRIVATE "/shell.status\n"
+    "  builtin unset -v __bunshin_status 2>/dev/null\n"
+    "  { builtin printf '%s\\0%d\\0%s\\0' \"${!#}\" \"$1\" \"${PWD-}\"; builtin export -p; [[ ${!#} = x ]] || __bunshin_state \"${@:2:$#-2}\"; } 2>/dev/null >" INIT_PRIVATE "/shell.status\n"
     "  return \"$1\"\n"
+    "}\n"
+    "__bunshin_state() {\n"
+    "  builtin printf '\\0'; builtin printf '%q ' \"$@\"; builtin printf '\\0%s\\0' \"${!-}\"\n"
+    "  builtin declare -p; builtin printf '\\0'\n"
+    "  builtin declare -f; builtin declare -F; builtin alias -p; builtin shopt -p; builtin set +o; builtin trap -p; builtin enable -n\n"
+    "  builtin complete -p; builtin history; builtin dirs -l -p; builtin printf '\\0end\\0'\n"
     "}\n"
     "__bunshin_leave() {\n"
     "  local to=$PWD\n"

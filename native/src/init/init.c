@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "digest/digest.h"
 #include "fork/fork.h"
 #include "fork/tracee.h"
 
@@ -76,6 +77,9 @@ static void handle(struct init *init, struct wire *request) {
         break;
     case WIRE_PROCESSES:
         inspect_processes(init, request);
+        break;
+    case WIRE_DIGEST:
+        digest_answer(init, request);
         break;
     case WIRE_SEAL:
         fork_seal(init, request);

@@ -28,6 +28,11 @@ struct settings {
         char *mount;
     } layer[SETTINGS_LAYERS];
     int layer_count;
+    struct { /* the image's layers below those, top first */
+        int fd;
+        char *mount;
+    } base[64];
+    int base_count;
     int last_pid_fd; /* where the next pid can be set, opened before /proc/sys became read-only; or -1 */
     struct timespec dev_made; /* when /dev was last changed by us */
     int kernel_fd;   /* /proc/sys/kernel from then, for what else can be set there; or -1 */
@@ -105,6 +110,12 @@ struct session {
     struct call *running;
     char *cwd;       /* as last reported */
     struct buffer exports;
+    struct { /* for digests; see digest/shell.c */
+        bool known;         /* the last report told it */
+        uint8_t logical[32];
+        uint8_t token[32];  /* of what cannot be compared */
+        char background[24], background_before[24]; /* $! now, and at the last digest */
+    } state;
     int last_status;
     bool was_lost;   /* the next call starts a fresh one */
     char lost_notice[256];
@@ -127,6 +138,8 @@ struct init {
     int64_t next_poll; /* limits */
     int without;       /* enum without: abilities that are not to be used */
     int carrier;       /* what only the source's own rebuild gets (fork/socket_outside.c), or -1 */
+    bool digests;      /* a digest was asked for, here or before a fork: what it needs is kept from then on */
+    int64_t calls_since_digest;
     int64_t clock_offset[2]; /* ns by which CLOCK_MONOTONIC and CLOCK_BOOTTIME of the tree are ahead of ours (fork/clock.c) */
     int fault;         /* a step of the rebuild that is made to fail, for tests; 0 for none */
 };
@@ -153,6 +166,8 @@ struct bunshin_error *session_prepare(struct init *init) MUST_CHECK;
 void session_path(enum call_kind kind, enum stream stream, char *ret, size_t size);
 struct bunshin_error *session_ensure(struct init *init, enum call_kind kind) MUST_CHECK;
 struct bunshin_error *session_send(struct init *init, struct session *session, struct call *call, const char *text) MUST_CHECK;
+/* Has an idle shell report, and waits for it; what it was asked changes nothing in it. */
+struct bunshin_error *session_ask(struct init *init, struct session *session) MUST_CHECK;
 void session_report(struct session *session, struct call *call);
 void session_exited(struct init *init, struct session *session, int status);
 void session_terminal_readable(struct session *session);

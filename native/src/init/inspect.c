@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/procfs.h"
+#include "digest/digest.h"
 #include "init/init.h"
 
 #define POLL_INTERVAL_NS 100000000ll
@@ -83,8 +84,10 @@ void inspect_open(struct init *init, struct wire *request) {
     snprintf(given, sizeof given, "%.*s", (int)request->payload_size, (const char *)request->payload);
     snprintf(path, sizeof path, "%s%s%s", *given == '/' ? "" : init->settings.cwd, *given == '/' ? "" : "/", given);
     int flags = (int)request->argument[0] & (O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | O_EXCL);
-    if (flags & O_CREAT)
+    if (flags & O_CREAT) {
+        processes_before_call(init); /* who watches the file runs */
         make_parents(path);
+    }
     /* Never waits for a FIFO's other side; truncation only after the kind is known. */
     int fd = open(path, (flags & ~O_TRUNC) | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, (mode_t)request->argument[1]);
     struct stat info;

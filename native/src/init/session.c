@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "digest/digest.h"
 #include "init/init.h"
 
 #include "init/drivers.h"
@@ -133,6 +135,7 @@ struct bunshin_error *session_ensure(struct init *init, enum call_kind kind) {
         return error;
     }
     session->pid = pid;
+    memset(&session->state, 0, sizeof session->state);
     session->command = line[1];
     session->terminal = terminal;
     if (missing)
@@ -146,6 +149,15 @@ struct bunshin_error *session_ensure(struct init *init, enum call_kind kind) {
             error = send_line(session, "builtin source " INIT_PRIVATE "/exports 2>/dev/null\n");
     }
     return error;
+}
+
+/* For tools to write: only pid 1 can make one there. */
+static struct bunshin_error *empty_file(const char *path) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0622);
+    bool made = fd >= 0 && fchmod(fd, 0622) == 0;
+    if (fd >= 0)
+        close(fd);
+    return made ? NULL : bunshin_error_os("cannot make %s", path);
 }
 
 /* One name a session and stream, made anew for each call: a background job keeps the old one, which has no name now. */
@@ -216,7 +228,8 @@ struct bunshin_error *session_send(struct init *init, struct session *session, s
     if (session->kind == CALL_PYTHON)
         return send_line(session, "%llu\n", (unsigned long long)call->id);
     TRY(leave_removed_directory(init, session, call));
-    return send_line(session, "builtin source " INIT_PRIVATE "/shell.command </dev/null >" INIT_PRIVATE "/shell.stdout 2>%s; __bunshin_end $? r\n",
+    TRY(empty_file(INIT_PRIVATE "/shell.traps"));
+    return send_line(session, "builtin source " INIT_PRIVATE "/shell.command </dev/null >" INIT_PRIVATE "/shell.stdout 2>%s; " SHELL_REPORT,
                      call->merged ? "&1" : INIT_PRIVATE "/shell.stderr");
 }
 
@@ -243,8 +256,41 @@ void session_report(struct session *session, struct call *call) {
         }
     }
     size_t exports = size - (size_t)(second + 1 - data);
+    const char *state = memchr(second + 1, 0, exports);
+    session->state.known = false;
+    if (state) {
+        shell_report(session, state + 1, exports - (size_t)(state + 1 - (second + 1)));
+        exports = (size_t)(state - (second + 1));
+    }
     session->exports.size = 0;
     bunshin_error_destroy(buffer_append(&session->exports, second + 1, exports));
+}
+
+#define ASK_NS 5000000000ll
+
+struct bunshin_error *session_ask(struct init *init, struct session *session) {
+    struct call asked = {.kind = session->kind, .stream = {-1, -1, -1}, .writer = {-1, -1}};
+    TRY(make_fifo(init, session, &asked, STREAM_STATUS));
+    TRY(empty_file(INIT_PRIVATE "/shell.traps"));
+    struct bunshin_error *error = send_line(session, SHELL_REPORT);
+    int fd = asked.stream[STREAM_STATUS];
+    for (int64_t end = init_now() + ASK_NS; !error && init_now() < end;) {
+        struct pollfd state = {.fd = fd, .events = POLLIN};
+        char chunk[4096];
+        ssize_t got = poll(&state, 1, 100) > 0 ? read(fd, chunk, sizeof chunk) : -1;
+        if (got == 0 && asked.status.size)
+            break;
+        if (got > 0)
+            error = buffer_append(&asked.status, chunk, (size_t)got);
+    }
+    close(fd);
+    char path[64];
+    session_path(session->kind, STREAM_STATUS, path, sizeof path);
+    unlink(path);
+    if (!error)
+        session_report(session, &asked);
+    buffer_deinit(&asked.status);
+    return error;
 }
 
 void session_exited(struct init *init, struct session *session, int status) {
@@ -276,7 +322,7 @@ void session_interrupt(struct init *init, struct session *session, struct call *
     if (session->kind == CALL_SHELL) {
         kept = interrupt_shell(init, session->pid, call->mark);
         if (kept) /* the rest of the call's line was given up too: ask for the report anew */
-            bunshin_error_destroy(send_line(session, "__bunshin_end $? r\n"));
+            bunshin_error_destroy(send_line(session, SHELL_REPORT));
     } else {
         kill_call_tree(init, session->pid, call->mark);
         kill(session->pid, SIGINT);

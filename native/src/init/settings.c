@@ -221,6 +221,21 @@ static struct bunshin_error *add_environment(struct settings *settings, const ch
     return NULL;
 }
 
+/* base DIRECTORY MOUNT: a layer of the image. */
+static struct bunshin_error *add_base(struct settings *settings, const char *directory, const char *mount_point) {
+    size_t most = sizeof settings->base / sizeof *settings->base;
+    if ((size_t)settings->base_count == most)
+        return bunshin_error_new(BUNSHIN_ERROR_INVALID, E2BIG, "an image has more than %zu layers", most);
+    int fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return bunshin_error_os("cannot open the layer %s", directory);
+    settings->base[settings->base_count].fd = fd;
+    if (!(settings->base[settings->base_count].mount = strdup(mount_point)))
+        return bunshin_error_no_memory();
+    settings->base_count++;
+    return NULL;
+}
+
 /* layer DIRECTORY MOUNT: what the workspace wrote below a mount point ("/" ends it). */
 static struct bunshin_error *add_layer(struct settings *settings, const char *directory, const char *mount_point) {
     if (settings->layer_count == SETTINGS_LAYERS)
@@ -270,6 +285,8 @@ static struct bunshin_error *do_record(const struct records *record, struct sett
     }
     if (takes(record, "layer", 2))
         return add_layer(settings, word[1], word[2]);
+    if (takes(record, "base", 2))
+        return add_base(settings, word[1], word[2]);
     if (takes(record, "sysfs", 1)) {
         /* Not everywhere allowed (a container may have its own /sys covered in part), and never necessary. */
         (void)!mount("sysfs", word[1], "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY, NULL);

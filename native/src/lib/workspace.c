@@ -263,4 +263,14 @@ struct bunshin_error *bunshin_workspace_processes(struct bunshin_workspace *work
     return *ret ? NULL : bunshin_error_no_memory();
 }
 
+struct bunshin_error *bunshin_workspace_digest(struct bunshin_workspace *workspace, const uint8_t *request, size_t size, char **ret) {
+    TRY(context_check_owner(workspace->context));
+    struct request asked = {.verb = WIRE_DIGEST, .payload = request, .payload_size = size, .timeout_ms = LOOK_PATIENCE_MS};
+    struct wire answer;
+    TRY(request_run(socket_of(workspace), &asked, "cannot digest the state", &answer));
+    *ret = strndup((const char *)answer.payload, answer.payload_size);
+    wire_deinit(&answer);
+    return *ret ? NULL : bunshin_error_no_memory();
+}
+
 void bunshin_text_destroy(char *text) { free(text); }
