@@ -68,7 +68,7 @@ static struct bunshin_error *directory(struct memory *memory, int fd) {
             continue;
         snprintf(memory->path + length, sizeof memory->path - length, "/%s", item->d_name);
         if (fstatat(fd, item->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 && info.st_dev == memory->device &&
-            !(memory->devices && settings_makes(item->d_name)))
+            !(memory->devices && settings_makes(memory->path)))
             error = entry(memory, fd, item->d_name, &info);
         memory->path[length] = '\0';
     }

@@ -166,6 +166,23 @@ static struct bunshin_error *look(struct digest *digest, pid_t pid, struct hash_
     return error;
 }
 
+#define REST_NS 200000000ll
+
+/* A shell that has just reported still puts its descriptors back: it is done when it reads its next line. */
+static bool at_rest(struct init *init, pid_t pid) {
+    char path[32];
+    struct buffer text = {0};
+    bool rest = false;
+    snprintf(path, sizeof path, "%d/syscall", pid);
+    for (int64_t end = init_now() + REST_NS; !rest && init_now() < end;) {
+        rest = procfs_read(init->proc, path, &text) && !strncmp((char *)text.data, "0 0x0 ", 6); /* read(0, … */
+        if (!rest)
+            usleep(20);
+    }
+    buffer_deinit(&text);
+    return rest;
+}
+
 static void renew(struct session *session, const struct hash *origin) {
     struct hash_state state;
     hash_init(&state);
@@ -177,11 +194,11 @@ static void renew(struct session *session, const struct hash *origin) {
 
 struct bunshin_error *shell_digest(struct digest *digest, struct session *session, struct hash *ret) {
     struct hash_state state;
-    bool by_history = false;
+    bool by_history = !at_rest(digest->init, session->pid);
+    if (by_history)
+        TRY(digest_unique(digest, "a shell that is not at rest"));
     hash_init(&state);
-    struct bunshin_error *error = look(digest, session->pid, &state, &by_history);
-    if (error)
-        return error;
+    TRY(look(digest, session->pid, &state, &by_history));
     if (!session->state.known)
         TRY(digest_unique(digest, "a shell that does not tell its state"));
     if (by_history)
