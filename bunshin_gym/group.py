@@ -37,6 +37,7 @@ class Played:
     reward: float | None = None
     failure: str = ""
     seconds: float = 0.0
+    waited: list[float] = field(default_factory=list)  # seconds each result was waited for, in the order of results
 
 
 def repeat(scripts: Mapping[str, Script], n: int) -> dict[str, Script]:
@@ -46,7 +47,10 @@ def repeat(scripts: Mapping[str, Script], n: int) -> dict[str, Script]:
 
 
 class Group:
-    """The rollouts of one task, by number. A context manager: leaving it lets go of every workspace."""
+    """The rollouts of one task, by number. A context manager: leaving it lets go of every workspace.
+
+    `thinking`: for each script the seconds before each of its calls, where that is not the same for all.
+    """
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class Group:
         *,
         timeout: float,
         verifier: Callable[[Workspace], float] | None = None,
+        thinking: Sequence[Sequence[float]] | None = None,
     ) -> None:
         self.executor = executor
         self.name = name
@@ -65,6 +70,7 @@ class Group:
         self._scripts = list(scripts.values())
         self._timeout = timeout
         self._verifier = verifier
+        self._thinking = thinking
         self._rollouts: dict[int, Rollout] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -103,11 +109,13 @@ class Group:
         start = time.perf_counter()
         try:
             rollout = self.open(index)
-            for call in self._scripts[index]:
-                if stop.wait(think):
+            for number, call in enumerate(self._scripts[index]):
+                if stop.wait(think if self._thinking is None else self._thinking[index][number]):
                     played.failure = "interrupted"
                     return
+                asked = time.perf_counter()
                 result = self.executor.run(rollout, call, self._timeout)
+                played.waited.append(time.perf_counter() - asked)
                 played.results.append(result)
                 if on_call is not None:
                     on_call(result)

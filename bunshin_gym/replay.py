@@ -21,7 +21,7 @@ from bunshin_gym.tools import ToolResult
 from bunshin_gym.traces import Comparison, TraceTask, compare
 from bunshin_gym.workspace import Workspace, WorkspaceSpec
 
-__all__ = ["Disagreement", "TaskReport", "image_of", "replay"]
+__all__ = ["Disagreement", "TaskReport", "image_of", "replay", "spec_of"]
 
 # From here on two outputs count as alike, and as the same (see traces.similarity).
 _ALIKE, _SAME = 0.8, 0.99
@@ -74,6 +74,22 @@ def image_of(task: TraceTask) -> Image:
     return Image.build(Image.directory(debian.root()), [debian.with_mirror(c, address) for c in task.setup])
 
 
+def spec_of(task: TraceTask, engine: str = "native") -> WorkspaceSpec:
+    """The workspace in which the task's calls are made again; builds its image where there is none.
+
+    Raises ImageError.
+    """
+    return WorkspaceSpec(
+        image=image_of(task),
+        engine=engine,
+        capabilities="container",
+        separate_stderr=False,
+        pids_limit=None,
+        call_timeout=task.timeout,
+        cwd=task.cwd,
+    )
+
+
 def replay(
     task: TraceTask,
     *,
@@ -91,15 +107,7 @@ def replay(
     chosen = task.rollouts[:rollouts]
     report = TaskReport(task.name, rollouts=len(chosen))
     start = time.perf_counter()
-    spec = WorkspaceSpec(
-        image=image_of(task),
-        engine=engine,
-        capabilities="container",
-        separate_stderr=False,
-        pids_limit=None,
-        call_timeout=task.timeout,
-        cwd=task.cwd,
-    )
+    spec = spec_of(task, engine)
     report.setup_seconds = time.perf_counter() - start
     executor = Executor(cache=cache, share=share, group=len(chosen), stats=report.stats)
     group = Group(

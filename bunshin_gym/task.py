@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, overload
 
 from bunshin_gym.errors import TaskError
+from bunshin_gym.habits import Habits
+from bunshin_gym.tools import ToolCall
 from bunshin_gym.workspace import Workspace, WorkspaceSpec
 
 if TYPE_CHECKING:
@@ -28,16 +30,17 @@ class Task:
     """One task.
 
     The workspace starts from `image` (or what a function returns, called when it is first needed), gets `files` (path
-    to content) and then the `setup` commands. The episode ends when the policy submits or after `step_limit` steps;
-    then `verifier` looks at the workspace and returns a reward in [0, 1]. Without a verifier the reward is 0.
-    `call_timeout` (seconds) bounds each call. `spec` overrides fields of the WorkspaceSpec. `solution` and `wrong` are
-    scripted action sequences that reach reward 1 and do not; `scripts` holds further ones by name.
+    to content) and then the `setup` calls (a text is a command of the shell). The episode ends when the policy submits
+    or after `step_limit` steps; then `verifier` looks at the workspace and returns a reward in [0, 1]. Without one the
+    reward is 0. `call_timeout` (seconds) bounds each call. `spec` overrides fields of the WorkspaceSpec. `solution` and
+    `wrong` are scripted action sequences that reach reward 1 and do not; `scripts` holds further ones by name; `habits`
+    is a policy that makes any number of them.
     """
 
     name: str
     instruction: str
     image: Image | Callable[[], Image] | None = None
-    setup: tuple[str, ...] = ()
+    setup: tuple[str | ToolCall, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     verifier: Callable[[Workspace], float] | None = None
     step_limit: int = 32
@@ -46,6 +49,7 @@ class Task:
     solution: Script = ()
     wrong: Script = ()
     scripts: Mapping[str, Script] = field(default_factory=dict)
+    habits: Habits | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -74,11 +78,13 @@ class Task:
                 first(workspace)
             for path, content in self.files.items():
                 workspace.write_file(path, content)
-            for command in self.setup:
-                result = workspace.run(command, timeout=_SETUP_TIMEOUT)
+            for step in self.setup:
+                call = step if isinstance(step, ToolCall) else ToolCall("shell", {"command": step})
+                result = workspace.call(call, timeout=_SETUP_TIMEOUT)
                 if not result.ok:
+                    told = repr(step) if isinstance(step, str) else str(step)
                     raise TaskError(
-                        f"cannot prepare task {self.name!r}: {command!r} ended with {result.exit_reason.value} "
+                        f"cannot prepare task {self.name!r}: {told} ended with {result.exit_reason.value} "
                         f"{result.exit_code}: {result.output.strip()[-500:]}"
                     )
         except BaseException:

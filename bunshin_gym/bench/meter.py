@@ -85,13 +85,15 @@ def sample(own_before: int = 0) -> Sample:
 
 
 class Meter:
-    """Samples while a `with` block runs. A sample takes as long as there are processes, so it rests four times that.
+    """Samples while a `with` block runs, or until `stop`. A sample takes the longer the more processes there are, so it
+    rests `rest` times that.
 
     `peak`: bytes; `integral`: bytes x seconds, by the trapezoid rule; `samples`: how many looks that rests on.
     """
 
-    def __init__(self, interval: float = 0.1) -> None:
+    def __init__(self, interval: float = 0.1, rest: float = 4) -> None:
         self.interval = interval
+        self.rest = rest
         self.peak = 0
         self.integral = 0.0
         self.samples = 0
@@ -106,8 +108,13 @@ class Meter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.seconds = time.perf_counter() - self._start
-        self._stop.set()
+        self.stop()
+
+    def stop(self) -> None:
+        """The end of it. Idempotent."""
+        if not self._stop.is_set():
+            self.seconds = time.perf_counter() - self._start
+            self._stop.set()
         self._thread.join()
 
     def _run(self) -> None:
@@ -120,5 +127,5 @@ class Meter:
             self.peak = max(self.peak, total)
             self.integral += (total + last_total) / 2 * (now - last_time)
             last_time, last_total = now, total
-            self._stop.wait(max(self.interval, 4 * (now - begin)))
+            self._stop.wait(max(self.interval, self.rest * (now - begin)))
         self.integral += last_total * max(0.0, self._start + self.seconds - last_time)

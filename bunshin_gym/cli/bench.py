@@ -1,4 +1,4 @@
-"""bench: measure what a fork costs."""
+"""bench: measure what a fork costs, and what groups of rollouts gain."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from bunshin_gym.bench.desktop import QUICK_DESKTOP, DesktopFigures, DesktopSizes, measure_desktop
 from bunshin_gym.bench.fork import QUICK, Figures, Sizes, measure
+from bunshin_gym.cli import rollout
 from bunshin_gym.cli.terminal import Progress, megabytes, table
 
 __all__ = ["arguments", "main"]
@@ -17,18 +18,20 @@ __all__ = ["arguments", "main"]
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
-        choices=["fork", "desktop"],
-        help="fork: one workspace, forked in every way, beside starting it anew; desktop: the same for a live desktop",
+        choices=["fork", "desktop", "rollout"],
+        help="fork: one workspace, forked in every way, beside starting it anew; desktop: the same for a live desktop; "
+        "rollout: groups of rollouts beside cold starts and a warm pool",
     )
     parser.add_argument("--engine", default="native", help="the engine (native)")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     parser.add_argument("--alive", type=int, metavar="N", help="forks alive at once (500)")
     parser.add_argument("--churn", type=int, metavar="N", help="forks one after another (5000)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    rollout.arguments(parser)
 
 
 def main(args: argparse.Namespace) -> int:
-    return desktop(args) if args.what == "desktop" else fork(args)
+    return {"fork": fork, "desktop": desktop, "rollout": rollout.main}[args.what](args)
 
 
 _ms = "{:.1f} ms".format

@@ -1,0 +1,158 @@
+"""Figures from runs: ratios within a run, their medians and spread, and each beside what is to be reached."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bunshin_gym.bench.rollout.bound import Bound, Timed, bound, by_history
+from bunshin_gym.bench.rollout.modes import OURS, Mode
+from bunshin_gym.bench.rollout.playing import Outcome, play_batch
+from bunshin_gym.bench.rollout.workload import Batch
+from bunshin_gym.tools import ToolResult
+from bunshin_gym.tools.purity import agree, cacheable
+
+__all__ = ["Answers", "Figures", "Ratio", "best_of", "compare", "run"]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One figure against the same figure of a baseline, run by run. `goal`: at most this."""
+
+    what: str
+    against: str
+    each: tuple[float, ...]
+    goal: float | None = None
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.each)
+
+    @property
+    def reached(self) -> bool | None:
+        return None if self.goal is None else self.median <= self.goal
+
+    def as_dict(self) -> dict[str, Any]:
+        return vars(self) | {"median": self.median, "reached": self.reached}
+
+
+@dataclass
+class Answers:
+    """Calls whose answer was compared with that of the first mode, and how many were the same (but for times)."""
+
+    compared: int = 0
+    equal: int = 0
+    different: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Figures:
+    """All runs of one batch: `runs[n]` holds an outcome a mode. `bounds`: what caching could save, a run."""
+
+    batch: str
+    about: tuple[str, ...]
+    rollouts: int
+    calls: int
+    thinking: float
+    runs: list[list[Outcome]] = field(default_factory=list)
+    bounds: list[Bound] = field(default_factory=list)
+    answers: list[Answers] = field(default_factory=list)
+    lacking: dict[str, str] = field(default_factory=dict)
+
+    def outcomes(self, mode: str) -> list[Outcome]:
+        """The outcomes of that mode, a run; empty where it was not played."""
+        return [outcome for run in self.runs for outcome in run if outcome.mode == mode]
+
+    def middle(self, mode: str, of: Callable[[Outcome], float]) -> float:
+        return statistics.median(map(of, self.outcomes(mode)))
+
+    def ratio(
+        self, what: str, of: Callable[[Outcome], float], against: str, goal: float | None = None, mode: str = OURS.name
+    ) -> Ratio | None:
+        """Ours to theirs, run by run; None where one of them was not played."""
+        pairs = list(zip(self.outcomes(mode), self.outcomes(against), strict=False))
+        return Ratio(what, against, tuple(_over(of(a), of(b)) for a, b in pairs), goal) if pairs else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        plain = {name: value for name, value in vars(self).items() if name not in ("runs", "bounds", "answers")}
+        return plain | {
+            "runs": [[outcome.as_dict() for outcome in run] for run in self.runs],
+            "bounds": [vars(one) for one in self.bounds],
+            "answers": [vars(one) for one in self.answers],
+        }
+
+
+def run(
+    batch: Batch,
+    modes: Sequence[Mode],
+    runs: int,
+    *,
+    options: dict[str, Any] | None = None,
+    on_part: Callable[[str, int], None] = lambda name, total: None,
+    on_call: Callable[[ToolResult], None] | None = None,
+) -> Figures:
+    """Play the batch `runs` times in every mode that this build has; within a run the modes follow each other."""
+    figures = Figures(batch.name, batch.about, batch.rollouts, batch.calls, batch.thinking)
+    figures.lacking = {mode.name: mode.lacking for mode in modes if mode.lacking}
+    playable = [mode for mode in modes if not mode.lacking]
+    for number in range(1, runs + 1):
+        outcomes: list[Outcome] = []
+        for mode in playable:
+            on_part(f"{batch.name}, run {number} of {runs}, {mode.name}", batch.calls)
+            outcomes.append(play_batch(batch, mode, options=options, on_call=on_call))
+        figures.runs.append(outcomes)
+        figures.bounds.append(best_of(batch, outcomes))
+        figures.answers.append(compare(outcomes))
+        for outcome in outcomes:
+            outcome.played.clear()  # the results of all runs would add up to a lot
+    return figures
+
+
+def best_of(batch: Batch, outcomes: Sequence[Outcome]) -> Bound:
+    """What an oracle could save; each call costs the least it took anywhere in this run. A state is its history."""
+    rollouts = []
+    for lot in batch.lots:
+        keys = [by_history(calls, lot.task) for calls in lot.scripts]
+        least: dict[Hashable, float] = {}
+        for outcome in outcomes:
+            for row, times in zip(keys, outcome.ran[lot.task], strict=True):
+                # A rollout that failed made fewer calls than it was to make.
+                for key, seconds in zip(row, times, strict=False):
+                    least[key] = min(seconds, least.get(key, seconds))
+        for index, calls in enumerate(lot.scripts):
+            timed, shared = [], True
+            for number, call in enumerate(calls):
+                shared = shared and cacheable(call)
+                key = keys[index][number]
+                timed.append(Timed(lot.thinking[index][number], least.get(key, 0.0), key if shared else None))
+            rollouts.append(timed)
+    return bound(rollouts)
+
+
+def compare(outcomes: Sequence[Outcome]) -> Answers:
+    """The answers of all modes beside those of the first."""
+    found = Answers()
+    for other in outcomes[1:]:
+        for task, played in other.played.items():
+            for a, b in zip(outcomes[0].played[task], played, strict=True):
+                for number, (expected, got) in enumerate(zip(a.results, b.results, strict=False), 1):
+                    found.compared += 1
+                    found.equal += agree(expected, got)
+                    if not agree(expected, got):
+                        was, now = expected.output[-200:], got.output[-200:]
+                        found.different.append(f"{other.mode}, {b.name}, call {number}: {was!r} is now {now!r}")
+    return found
+
+
+def spread(values: Iterable[float]) -> float:
+    """Half the distance between the largest and the smallest, as a part of the median."""
+    values = list(values)
+    middle = statistics.median(values)
+    return (max(values) - min(values)) / 2 / middle if middle else 0.0
+
+
+def _over(a: float, b: float) -> float:
+    return a / b if b else 1.0

@@ -1,0 +1,56 @@
+"""The ways a batch is played: two baselines, everything on, and everything but one technique."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bunshin_gym.errors import TaskError
+from bunshin_gym.executor import Executor
+
+__all__ = ["ABLATIONS", "COLD", "OURS", "WARM", "Mode", "by_name"]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One way. `options` go to the Executor. `warm`: every rollout is begun before the clock starts."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    warm: bool = False
+    speculates: bool = True
+
+    @property
+    def lacking(self) -> str:
+        """The options that the Executor of this build does not know; such a mode cannot be played."""
+        known = inspect.signature(Executor.__init__).parameters
+        return ", ".join(name for name in self.options if name not in known)
+
+    def executor(self, group: int, **more: Any) -> Executor:
+        """An executor of this mode. `more`: further options, unless the mode has them itself."""
+        return Executor(**{"group": group, **more, **self.options})
+
+
+COLD = Mode("cold", {"cache": False, "share": False}, speculates=False)
+WARM = Mode("warm pool", {"cache": False, "share": False}, warm=True, speculates=False)
+OURS = Mode("bunshin")
+ABLATIONS = (
+    Mode("without cache", {"cache": False}),
+    Mode("without sharing", {"share": False}, speculates=False),
+    Mode("key=history", {"key": "history"}),
+    Mode("key=state", {"key": "state"}),
+    Mode("without speculation", speculates=False),
+    Mode("without budget", {"memory_budget": None}),
+)
+
+
+def by_name(names: str) -> tuple[Mode, ...]:
+    """Modes of these names, comma-separated. Raises TaskError."""
+    every = {mode.name: mode for mode in (COLD, WARM, OURS, *ABLATIONS)}
+    chosen = [name.strip() for name in names.split(",")]
+    for name in chosen:
+        if name not in every:
+            raise TaskError(f"there is no mode {name!r}; there are {', '.join(every)}")
+    return tuple(every[name] for name in chosen)

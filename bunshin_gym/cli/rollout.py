@@ -1,0 +1,204 @@
+"""bench rollout: groups of rollouts beside both baselines, on recorded trajectories and on the practice tasks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import bunshin_gym
+from bunshin_gym.bench.rollout import practice, recorded
+from bunshin_gym.bench.rollout.figures import Figures, Ratio, run, spread
+from bunshin_gym.bench.rollout.modes import ABLATIONS, COLD, OURS, WARM, by_name
+from bunshin_gym.bench.rollout.playing import Outcome
+from bunshin_gym.bench.rollout.workload import Batch
+from bunshin_gym.bench.scale import machine
+from bunshin_gym.cli.terminal import Progress, megabytes, table
+from bunshin_gym.errors import TaskError
+
+__all__ = ["arguments", "main"]
+
+# What is to be reached in practice: at most this much of the baseline.
+_PEAK, _INTEGRAL, _LATENCY_WARM, _LATENCY_COLD = 0.35, 0.30, 0.65, 0.40
+# On recordings: as near to the bound as this, and never slower than this.
+_NEAR_BOUND, _NEVER_SLOWER = 1.10, 1.01
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_argument_group("rollout: what is played")
+    what.add_argument("--workload", default="", metavar="NAME", help="practice, traces, or both, by a comma")
+    what.add_argument("--tasks", type=Path, metavar="FILE", help="the tasks of a recording, as JSON lines")
+    what.add_argument("--trajectories", type=Path, metavar="FILE", help="its rollouts, as JSON lines")
+    what.add_argument("--task", default="", metavar="GLOB", help="only tasks of such a name")
+    what.add_argument("--rollouts", default="8,16", metavar="N,…", help="rollouts of a practice group (8,16)")
+    what.add_argument("--limit", type=int, metavar="N", help="only the first N rollouts of a recorded group")
+    what.add_argument("--apart", action="store_true", help="play each recorded task as a batch of its own")
+    how = parser.add_argument_group("rollout: how")
+    how.add_argument("--runs", type=int, default=5, metavar="N", help="how often; figures are medians (5)")
+    how.add_argument("--time-scale", type=float, metavar="X", help="thinking times, times X (practice 0.25, traces 1)")
+    how.add_argument("--seed", type=int, default=0, metavar="N", help="of the practice rollouts (0)")
+    how.add_argument("--modes", default="", metavar="NAME,…", help="only these modes")
+    how.add_argument("--ablations", action="store_true", help="also with each technique off in turn")
+    how.add_argument("--memory-budget", metavar="SIZE", help='for the mode with everything on, e.g. "8G"')
+
+
+def main(args: argparse.Namespace) -> int:
+    modes = by_name(args.modes) if args.modes else (COLD, WARM, OURS, *(ABLATIONS if args.ablations else ()))
+    options: dict[str, Any] = {"memory_budget": args.memory_budget} if args.memory_budget else {}
+    found: list[Figures] = []
+    with Progress(quiet=args.json) as progress:
+        for batch in chosen(args, progress):
+            figures = run(batch, modes, args.runs, options=options, on_part=progress.start, on_call=progress.advance)
+            found.append(figures)
+            if not args.json:
+                progress.clear()
+                print("\n".join(lines(figures)), flush=True)
+                print()
+    if args.json:
+        print(json.dumps(as_json(args, found), indent=1))
+    else:
+        print(f"measured on {machine()}; bunshin_gym {bunshin_gym.__version__}")
+    failures = [failure for figures in found for one in figures.runs for o in one for failure in o.failures]
+    for failure in failures[:20]:
+        print(f"failed: {failure}", file=sys.stderr)
+    different = sum(a.compared - a.equal for figures in found for a in figures.answers)
+    return 1 if failures or different else 0
+
+
+def chosen(args: argparse.Namespace, progress: Progress) -> Iterator[Batch]:
+    """The batches that were asked for, in turn."""
+    given = args.workload or ("practice,traces" if args.tasks else "practice")
+    for name in given.split(","):
+        if name == "practice":
+            for size in map(int, args.rollouts.split(",")):
+                yield from practice.batches(
+                    rollouts=size,
+                    seed=args.seed,
+                    pattern=args.task,
+                    scale=args.time_scale if args.time_scale is not None else 0.25,
+                    engine=args.engine,
+                )
+        elif name == "traces":
+            if args.tasks is None or args.trajectories is None:
+                raise TaskError("the workload traces needs --tasks FILE and --trajectories FILE")
+            yield from recorded.batches(
+                args.tasks,
+                args.trajectories,
+                pattern=args.task,
+                scale=args.time_scale if args.time_scale is not None else 1.0,
+                engine=args.engine,
+                rollouts=args.limit,
+                apart=args.apart,
+                on_image=progress.start,
+            )
+        else:
+            raise TaskError(f"there is no workload {name!r}; there are practice and traces")
+
+
+def as_json(args: argparse.Namespace, found: list[Figures]) -> dict[str, Any]:
+    """Everything that was measured, and on what."""
+    return {
+        "machine": machine(),
+        "version": bunshin_gym.__version__,
+        "python": sys.version.split()[0],
+        "engine": args.engine,
+        "runs": args.runs,
+        "time_scale": args.time_scale,
+        "seed": args.seed,
+        "batches": [
+            figures.as_dict() | {"ratios": [ratio.as_dict() for ratio in ratios(figures)]} for figures in found
+        ],
+    }
+
+
+def ratios(figures: Figures) -> list[Ratio]:
+    """What the goals speak of: practice has goals of its own, a recording is held against its bound."""
+    practised = figures.batch.partition(" ")[2].startswith("×")
+    peak, integral, warm, cold = (
+        (_PEAK, _INTEGRAL, _LATENCY_WARM, _LATENCY_COLD) if practised else (None, None, _NEVER_SLOWER, None)
+    )
+    found = [
+        figures.ratio("peak memory", lambda o: o.peak, WARM.name, peak),
+        figures.ratio("memory over time", lambda o: o.integral, WARM.name, integral),
+        figures.ratio("latency of the batch", lambda o: o.seconds, WARM.name, warm),
+        figures.ratio("latency of the batch", lambda o: o.seconds, COLD.name, cold),
+    ]
+    ours = figures.outcomes(OURS.name)
+    if ours and figures.bounds:
+        each = tuple(o.seconds / b.oracle for o, b in zip(ours, figures.bounds, strict=True))
+        found.append(Ratio("latency of the batch", "its bound", each, _NEAR_BOUND))
+    tasks = ours[0].ends if ours else {}
+    if len(tasks) > 1:
+        found += [figures.ratio(f"latency of {task}", _end(task), WARM.name, _NEVER_SLOWER) for task in tasks]
+    return [ratio for ratio in found if ratio is not None]
+
+
+def _end(task: str) -> Callable[[Outcome], float]:
+    return lambda outcome: outcome.ends[task]
+
+
+def lines(figures: Figures) -> Iterable[str]:
+    """The figures of a batch, as they are printed."""
+    runs = len(figures.runs)
+    yield f"{figures.batch}: {figures.rollouts} rollouts, {figures.calls} calls; runs: {runs}, figures are medians"
+    for about in figures.about:
+        yield f"  {about}"
+    yield ""
+    header = ("", "calls", "run", "hits", "peak MB", "GB·s", "batch s", "±", "call p50 ms", "p90 s", "max s", "solved")
+    names = dict.fromkeys(outcome.mode for one in figures.runs for outcome in one)
+    yield table(header, [_row(figures, name) for name in names])
+    for mode, option in figures.lacking.items():
+        yield f"{mode}: not in this build, which has no option {option}"
+    if figures.bounds:
+        middle = sorted(figures.bounds, key=lambda b: b.oracle)[len(figures.bounds) // 2]
+        yield ""
+        yield (
+            f"the bound, from the calls of each run at their quickest: of {middle.tools:.1f} s of tools "
+            f"{middle.saved:.1f} s ({_percent(middle.saved, middle.tools)}) could be saved, {middle.hits} of "
+            f"{middle.calls} calls; the batch would take {middle.oracle:.1f} s instead of {middle.latency:.1f} s; its "
+            f"longest rollout thinks for {middle.thinking:.1f} s"
+        )
+    yield ""
+    rows = [
+        (
+            ratio.what,
+            ratio.against,
+            f"{100 * (ratio.median - 1):+.1f} %",
+            f"{100 * min(ratio.each) - 100:+.1f} … {100 * max(ratio.each) - 100:+.1f}",
+            "" if ratio.goal is None else f"{100 * (ratio.goal - 1):+.0f} %",
+            {None: "", True: "reached", False: "not reached"}[ratio.reached],
+        )
+        for ratio in ratios(figures)
+    ]
+    yield table(("bunshin", "against", "median", "spread", "to reach", ""), rows, left=(0, 1, 5))
+    compared, equal = (sum(getattr(a, name) for a in figures.answers) for name in ("compared", "equal"))
+    yield f"\n{equal} of {compared} answers are those of the first mode"
+    for text in [text for a in figures.answers for text in a.different][:5]:
+        yield f"  not so: {text}"
+
+
+def _row(figures: Figures, mode: str) -> tuple[object, ...]:
+    def p(share: float) -> float:
+        return figures.middle(mode, lambda o: (o.latencies() or [0.0])[int(share * (len(o.latencies()) - 1))])
+
+    return (
+        mode,
+        f"{figures.middle(mode, lambda o: o.calls):.0f}",
+        f"{figures.middle(mode, lambda o: o.run):.0f}",
+        f"{figures.middle(mode, lambda o: o.hits):.0f}",
+        megabytes(figures.middle(mode, lambda o: o.peak)),
+        f"{figures.middle(mode, lambda o: o.integral) / 1e9:.1f}",
+        f"{figures.middle(mode, lambda o: o.seconds):.1f}",
+        f"{100 * spread(o.seconds for o in figures.outcomes(mode)):.0f} %",
+        f"{1000 * p(0.5):.1f}",
+        f"{p(0.9):.2f}",
+        f"{p(1):.1f}",
+        f"{figures.middle(mode, lambda o: o.solved):.0f}",
+    )
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else "-"
