@@ -26,8 +26,12 @@ SEAL_ADVISED = 1000
 
 def digest(
     handle: WorkspaceHandle, mounts: Sequence[MountPoint], sealed: Sequence[Layer], origin: bytes
-) -> StateDigest:
-    """The digest of the workspace on these sealed layers (newest first). Raises WorkspaceError, WorkspaceBusy."""
+) -> tuple[StateDigest, dict[str, tuple[str, str]]]:
+    """The digest of the workspace on these sealed layers (newest first), and the sums of its files by mount.
+
+    The sums are what the top layer's will be once it is sealed, if nothing is written before; empty where somebody
+    could be writing. Raises WorkspaceError, WorkspaceBusy.
+    """
     began = time.perf_counter()
     stacks = {point.path.rstrip("/") + "/": _stack(point, sealed) for point in mounts if point.writable}
     records: list[tuple[str, ...]] = [("origin", combine(origin, b"0").hex() + combine(origin, b"1").hex())]
@@ -42,6 +46,7 @@ def digest(
     loose: list[bytes] = []
     strict: list[bytes] = []
     parts: dict[str, bytes] = {}
+    sums: dict[str, tuple[str, str]] = {}
     unique = ""
     changed = 0
     for line in lines:
@@ -52,6 +57,8 @@ def digest(
                 if stacks.get(mount):
                     stacks[mount][0].sums[mount] = (without, with_times)
                 continue
+            if name == "files":
+                sums[mount] = (without, with_times)
             changed += int(number)
             loose.append(_part(parts, f"{name} {mount}", without))
             strict.append(_part(parts, f"times {mount}", with_times))
@@ -63,7 +70,8 @@ def digest(
                 loose.append(origin)
     whole = combine(*loose)
     milliseconds = (time.perf_counter() - began) * 1e3
-    return StateDigest(whole, combine(whole, *strict), unique, milliseconds, changed >= SEAL_ADVISED, parts)
+    result = StateDigest(whole, combine(whole, *strict), unique, milliseconds, changed >= SEAL_ADVISED, parts)
+    return result, sums if not unique else {}
 
 
 def _stack(point: MountPoint, sealed: Sequence[Layer]) -> list[Layer]:

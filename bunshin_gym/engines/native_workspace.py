@@ -39,6 +39,7 @@ class NativeWorkspace:
         self._closed = False
         self._session = "shell"
         self._merge: Merge | None = None
+        self._sums: dict[str, tuple[str, str]] = {}  # of all files, as of the last digest; empty once they may differ
 
     @property
     def alive(self) -> bool:
@@ -52,6 +53,7 @@ class NativeWorkspace:
         if call.name in ("read_file", "write_file"):
             return self._file_call(call)
         self._session = call.name
+        self._sums = {}
         try:
             outcome = self._handle.call(self._records(call), timeout)
         except NativeFailure as failure:
@@ -117,6 +119,8 @@ class NativeWorkspace:
     # -- files
 
     def _open(self, path: str, flags: int, mode: int) -> int:
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            self._sums = {}
         try:
             return self._handle.open(os.fsencode(path), flags, mode)
         except NativeFailure as failure:
@@ -154,6 +158,8 @@ class NativeWorkspace:
         except NativeFailure as failure:
             raise public_error(failure) from failure
         sealed = self._merge.take(self.sealed) if self._merge else self.sealed
+        self.upper.sums = dict(self._sums)
+        self._sums = {}
         layers = (self.upper.hold(), *(layer.hold() for layer in sealed))
         snapshot = NativeSnapshot(self, handle, layers)
         try:
@@ -175,6 +181,7 @@ class NativeWorkspace:
         self._handle.replace(child._handle)
         old = (self.upper, *self.sealed)
         self.upper, self.sealed = child.upper, child.sealed
+        self._sums = {}
         for layer in old:
             layer.drop()
 
@@ -184,7 +191,8 @@ class NativeWorkspace:
     # -- looking
 
     def digest(self, origin: bytes) -> StateDigest:
-        return native_digest.digest(self._handle, self.mounts, self.sealed, origin)
+        result, self._sums = native_digest.digest(self._handle, self.mounts, self.sealed, origin)
+        return result
 
     def _processes(self, with_memory: bool) -> list[list[str]]:
         try:

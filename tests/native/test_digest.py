@@ -372,3 +372,39 @@ def test_many_files_advise_a_seal(root: Snapshot) -> None:
         workspace.run("rm -r many; cd /work; unset i OLDPWD")
         gone = workspace.digest(b"gone")
         assert gone.loose == after(root, ["unset OLDPWD"]).loose, differs(gone, after(root, ["unset OLDPWD"]))
+
+
+def test_a_service_that_only_ticks_stays_what_it_is() -> None:
+    """Time changes it in every history alike; a request does not."""
+    source = r"""
+#include <arpa/inet.h>
+#include <poll.h>
+#include <time.h>
+#include <unistd.h>
+static volatile long ticks, asked;
+int main(void) {
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(7999)};
+    bind(listener, (struct sockaddr *)&address, sizeof address); listen(listener, 5);
+    for (;;) {
+        struct pollfd wait = {.fd = listener, .events = POLLIN};
+        if (poll(&wait, 1, 20) == 1) close(accept(listener, 0, 0)), asked++;
+        else ticks = time(0) * 100 + ticks % 7 + 1;
+    }
+}
+"""
+    with Workspace(WorkspaceSpec(engine="native")) as workspace:
+        workspace.write_file("/work/service.c", source.encode())
+        assert workspace.run("cc -o service service.c").exit_code == 0
+        workspace.call(ToolCall("exec", {"argv": ["bash", "-c", "/work/service </dev/null >/dev/null 2>&1 &"]}))
+        root = workspace.digest(b"root")
+        with workspace.snapshot() as snapshot:
+            assert after(snapshot, ["sleep 0.2", "ls", "sleep 0.1"]).loose == root.loose
+            asked = after(snapshot, ["exec 3<>/dev/tcp/127.0.0.1/7999; cat <&3; exec 3<&-"])
+            assert asked.loose != root.loose
+            assert asked.loose == after(snapshot, ["exec 3<>/dev/tcp/127.0.0.1/7999; cat <&3; exec 3<&-"]).loose
+            with fork(snapshot) as child:
+                child.run("sleep 0.2")
+                assert child.digest(b"slept").loose == root.loose
+                with child.snapshot() as later:
+                    assert after(later, ["sleep 0.2"]).loose == root.loose

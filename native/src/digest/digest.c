@@ -116,6 +116,8 @@ static struct bunshin_error *digest_all(struct digest *digest, const struct wire
     TRY(digest_report(digest, "shell", &hash));
     TRY(processes_digest(digest, &processes));
     TRY(digest_report(digest, "processes", &processes));
+    if (!init->digests)
+        TRY(processes_settle(init));
     TRY(kernel_digest(digest, &hash));
     TRY(digest_report(digest, "kernel", &hash));
     if (digest->by_history)

@@ -1,15 +1,17 @@
 /*
  * Live processes other than pid 1 and the shell. Nothing tells what is in the memory of one, so each has a token: a hash of
- * the call that it was born in, and of every call that it ran in since. One that has slept through a call keeps its token, and
- * forks have the tokens of what they were forked from.
+ * the call that it was born in, and of every call that it ran in since. One that has slept through a call keeps its token, or
+ * only did what it does by itself (ticks.c); and forks have the tokens of what they were forked from.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/procfs.h"
 #include "digest/digest.h"
+#include "digest/ticks.h"
 
 struct known { /* a process; the last three as of the last look */
     pid_t pid;
@@ -18,11 +20,12 @@ struct known { /* a process; the last three as of the last look */
     uint64_t born; /* ticks; 0: unknown yet, in a fork */
     struct hash token;
     struct hash ran; /* how long each of its threads had run */
+    struct ticks *ticks; /* of one that was seen to run by itself; else NULL */
 };
 
 struct saved { /* in an image */
     int32_t pid;
-    int32_t stale;
+    int32_t stale, ticks, pad; /* ticks: what was learned follows */
     struct hash token;
 };
 
@@ -84,6 +87,19 @@ static struct bunshin_error *pids_of(struct init *init, int **ret, size_t *ret_c
 
 static bool is_other(const struct init *init, pid_t pid) { return pid != 1 && pid != init->session[CALL_SHELL].pid; }
 
+/* It ran, and no call did. */
+static void ran_by_itself(struct init *init, struct known *known) {
+    if (!known->ticks)
+        known->ticks = ticks_create();
+    if (known->ticks)
+        ticks_learn(init, known->pid, known->ticks);
+}
+
+/* Whether a call that it ran in told it nothing. */
+static bool only_ticked(struct init *init, struct known *known) {
+    return known->ticks && ticks_has_looked(known->ticks) && ticks_only(init, known->pid, known->ticks);
+}
+
 /* What they did since the last digest, between calls, is what time does to them: every history has it. */
 void processes_before_call(struct init *init) {
     int *pids = NULL;
@@ -101,10 +117,16 @@ void processes_before_call(struct init *init) {
         struct hash ran;
         error = how_long(init->proc, pids[i], &ran);
         snprintf(name, sizeof name, "%d", pids[i]);
-        if (!known->born && procfs_stat(init->proc, name, &stat))
+        if (!known->born && procfs_stat(init->proc, name, &stat)) { /* in a fork */
             known->born = stat.start_time;
-        else if (!first)
-            known->stale |= !hash_equal(&known->ran, &ran);
+            if (known->ticks)
+                ticks_learn(init, known->pid, known->ticks);
+        } else if (!hash_equal(&known->ran, &ran)) {
+            if (first)
+                ran_by_itself(init, known);
+            else
+                known->stale |= !only_ticked(init, known);
+        }
         known->ran = ran;
     }
     bunshin_error_destroy(error);
@@ -133,14 +155,20 @@ static struct bunshin_error *digest_one(struct digest *digest, pid_t pid, uint64
     struct hash ran;
     TRY(how_long(init->proc, pid, &ran));
     struct known *known = look_up(pid);
+    bool same = known && hash_equal(&known->ran, &ran);
     if (known && known->born && known->born != stat.start_time) {
+        ticks_destroy(known->ticks);
         *known = (struct known){.pid = pid};
         known->token = changed(NULL, "born", &digest->origin, (*births)++);
     } else if (!known) {
         struct known fresh = {.pid = pid, .token = changed(NULL, "born", &digest->origin, (*births)++)};
         TRY(add(&fresh, &known));
-    } else if (known->stale || (known->born && digest->init->calls_since_digest && !hash_equal(&known->ran, &ran)))
+    } else if (known->born && !same && !init->calls_since_digest)
+        ran_by_itself(init, known);
+    else if (known->stale || (known->born && !same && !only_ticked(init, known)))
         known->token = changed(&known->token, "ran", &digest->origin, 0);
+    if (known->ticks && !ticks_has_looked(known->ticks))
+        ticks_learn(init, pid, known->ticks); /* to compare with after the next call */
     known->born = stat.start_time;
     known->ran = ran;
     known->stale = false;
@@ -148,6 +176,41 @@ static struct bunshin_error *digest_one(struct digest *digest, pid_t pid, uint64
     struct hash counted = changed(&known->token, stat.state == 'Z' ? "zombie" : "process", NULL, 0);
     sum_add(ret, &counted);
     return digest_unique(digest, "live processes");
+}
+
+/* How many ran since they were last looked at, and did other things than before. */
+static struct bunshin_error *learn_all(struct init *init, size_t *ret_ran, size_t *ret_new) {
+    *ret_ran = *ret_new = 0;
+    for (size_t i = 0; i < processes.count; i++) {
+        struct known *known = &processes.list[i];
+        struct hash ran;
+        TRY(how_long(init->proc, known->pid, &ran));
+        if (hash_equal(&ran, &known->ran))
+            continue;
+        known->ran = ran;
+        ++*ret_ran;
+        size_t before = known->ticks ? ticks_learned(known->ticks) : 0;
+        ran_by_itself(init, known);
+        *ret_new += known->ticks && ticks_learned(known->ticks) != before;
+    }
+    return NULL;
+}
+
+#define PAUSE_US 150000
+#define PAUSES 20
+#define PAUSES_STILL 5 /* nobody ran */
+#define PAUSES_QUIET 4 /* without news, and that is all that there is to learn quickly */
+
+/* Once in a lineage, at its first digest: what its services do by themselves. Nothing runs for most workspaces. */
+struct bunshin_error *processes_settle(struct init *init) {
+    size_t ran = 0, news = 0, quiet = 0, still = 0;
+    for (int i = 0; processes.count && i < PAUSES && quiet < PAUSES_QUIET && still < PAUSES_STILL; i++) {
+        usleep(PAUSE_US);
+        TRY(learn_all(init, &ran, &news));
+        still = ran ? 0 : still + 1;
+        quiet = ran && !news && i > 0 ? quiet + 1 : 0;
+    }
+    return NULL;
 }
 
 struct bunshin_error *processes_digest(struct digest *digest, struct sum *ret) {
@@ -163,6 +226,8 @@ struct bunshin_error *processes_digest(struct digest *digest, struct sum *ret) {
     for (size_t i = 0; i < processes.count; i++)
         if (processes.list[i].seen)
             processes.list[kept++] = processes.list[i];
+        else
+            ticks_destroy(processes.list[i].ticks);
     processes.count = kept;
     return error;
 }
@@ -172,22 +237,29 @@ struct bunshin_error *processes_digest(struct digest *digest, struct sum *ret) {
 struct bunshin_error *processes_save(struct init *init, struct buffer *ret) {
     for (size_t i = 0; i < processes.count; i++) {
         const struct known *known = &processes.list[i];
-        struct saved saved = {.pid = known->pid, .stale = known->stale, .token = known->token};
+        struct saved saved = {.pid = known->pid, .stale = known->stale, .ticks = known->ticks != NULL, .token = known->token};
         struct hash ran;
         if (init->calls_since_digest) {
             TRY(how_long(init->proc, known->pid, &ran));
             saved.stale |= !hash_equal(&ran, &known->ran);
         }
         TRY(buffer_append(ret, &saved, sizeof saved));
+        if (known->ticks)
+            TRY(ticks_save(known->ticks, ret));
     }
     return NULL;
 }
 
 struct bunshin_error *processes_restore(const uint8_t *data, size_t size) {
-    for (; size >= sizeof(struct saved); data += sizeof(struct saved), size -= sizeof(struct saved)) {
+    while (size >= sizeof(struct saved)) {
         struct saved saved;
+        struct ticks *ticks = NULL;
         memcpy(&saved, data, sizeof saved);
-        TRY(add(&(struct known){.pid = saved.pid, .stale = saved.stale, .token = saved.token}, NULL));
+        data += sizeof saved;
+        size -= sizeof saved;
+        if (saved.ticks)
+            TRY(ticks_restore(&data, &size, &ticks));
+        TRY(add(&(struct known){.pid = saved.pid, .stale = saved.stale, .token = saved.token, .ticks = ticks}, NULL));
     }
     return NULL;
 }
