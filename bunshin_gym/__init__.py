@@ -15,6 +15,8 @@ from bunshin_gym.errors import (
     ForkError,
     ImageError,
     InvalidToolCall,
+    PoolClosed,
+    RolloutOver,
     SnapshotClosed,
     TaskError,
     UnsupportedResource,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from bunshin_gym.env import EnvState, ShellEnv, ToolsEnv, WorkspaceEnv
     from bunshin_gym.executor import Executor
     from bunshin_gym.image import Image
+    from bunshin_gym.pool import RolloutPool
     from bunshin_gym.stats import Stats
     from bunshin_gym.task import Task, Taskset
     from bunshin_gym.vector import BunshinVectorEnv
@@ -50,7 +53,10 @@ __all__ = [
     "ImageError",
     "InvalidToolCall",
     "MemoryUsage",
+    "PoolClosed",
     "ProcessInfo",
+    "RolloutOver",
+    "RolloutPool",
     "ShellEnv",
     "Snapshot",
     "SnapshotClosed",
@@ -79,6 +85,7 @@ _LAZY = {
     "EnvState": "env",
     "Executor": "executor",
     "Image": "image",
+    "RolloutPool": "pool",
     "ShellEnv": "env",
     "Stats": "stats",
     "Task": "task",

@@ -50,7 +50,9 @@ class Interface:
     samples: tuple[str, ...]
 
     def parse(self, action: object) -> Move:
-        """Never raises: what is wrong with the action is said in an Invalid."""
+        """Never raises: what is wrong with the action is said in an Invalid; one that is given is passed on."""
+        if isinstance(action, Invalid):
+            return action
         if not isinstance(action, str):
             return Invalid(f"an action is text, not {type(action).__name__}")
         if len(action) > MAX_ACTION:

@@ -7,6 +7,7 @@ run is in `executor`. Nothing starts before `reset()`.
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Iterable, Mapping
 from concurrent.futures import wait
 from dataclasses import dataclass, fields
@@ -28,9 +29,11 @@ from bunshin_gym.task import PLAYGROUND, Task, Taskset
 from bunshin_gym.worker import Worker
 from bunshin_gym.workspace import Workspace, WorkspaceSpec
 
-__all__ = ["EnvState", "ShellEnv", "ToolsEnv", "WorkspaceEnv", "tasks_of"]
+__all__ = ["EnvState", "ShellEnv", "ToolsEnv", "WorkspaceEnv", "make_executor", "make_spec", "tasks_of"]
 
 _SPEC_FIELDS = {f.name for f in fields(WorkspaceSpec)} - {"engine", "call_timeout"}
+# What a user may say to the executor through an environment, beside `cache` and `share`.
+_EXECUTOR_OPTIONS = set(inspect.signature(Executor).parameters) - {"cache", "share", "group", "tree", "stats"}
 # Observations are text, so what is kept of a stream is what fits into one; and stderr goes where stdout goes, since a
 # policy reads one text, in the order in which it was written.
 _SPEC_DEFAULTS: dict[str, Any] = {"separate_stderr": False, "output_limit": 1 << 16}
@@ -49,6 +52,24 @@ def tasks_of(
     if isinstance(task, str):
         return Taskset([taskset[task]], task) if taskset is not None else Taskset.load(task)
     return taskset if taskset is not None else Taskset([playground], playground.name)
+
+
+def make_executor(cache: bool, share: bool, group: int, options: Mapping[str, Any]) -> tuple[Executor, dict[str, Any]]:
+    """An executor by those of the options that are its own, and the other options. Raises as the executor does."""
+    own = {name: value for name, value in options.items() if name in _EXECUTOR_OPTIONS}
+    rest = {name: value for name, value in options.items() if name not in own}
+    return Executor(cache=cache, share=share, group=group, **own), rest
+
+
+def make_spec(owner: str, engine: str, fields: Mapping[str, Any]) -> WorkspaceSpec:
+    """The spec of workspaces whose observations are text. Raises TypeError for what is no field of it, and as it does.
+
+    `owner` is the class that got the fields as keyword arguments.
+    """
+    for name in fields:
+        if name not in _SPEC_FIELDS:
+            raise TypeError(f"{owner} got an unexpected keyword argument {name!r}")
+    return WorkspaceSpec(engine=engine, **(_SPEC_DEFAULTS | dict(fields)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +99,8 @@ class WorkspaceEnv(gym.Env[Any, str]):
         render_mode: "ansi" (the transcript) or "rgb_array" (a drawn terminal, uint8, 400 x 640 x 3).
         step_timeout: seconds after which a step is given up and the episode truncated, whatever it waits for. None:
             only the task's own limit on each call holds.
-        spec: further fields of the WorkspaceSpec, e.g. `image`, `memory_limit`, `network`.
+        options: further arguments of the Executor, e.g. `speculator`, and fields of the WorkspaceSpec, e.g. `image`,
+            `memory_limit`, `network`.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # type: ignore[misc]
@@ -96,23 +118,24 @@ class WorkspaceEnv(gym.Env[Any, str]):
         step_timeout: float | None = None,
         *,
         _executor: Executor | None = None,
-        **spec: Any,
+        **options: Any,
     ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ValueError(f"render_mode must be one of {self.metadata['render_modes']} or None, not {render_mode!r}")
         if step_timeout is not None and not step_timeout > 0:
             raise ValueError(f"step_timeout must be a positive number of seconds or None, not {step_timeout!r}")
-        for name in spec:
-            if name not in _SPEC_FIELDS:
-                raise TypeError(f"{type(self).__name__} got an unexpected keyword argument {name!r}")
+        if _executor is None:
+            _executor, spec = make_executor(cache, share, 1, options)
+        else:
+            spec = options
         self.tasks = tasks_of(task, taskset, self.playground)
-        self.workspace_spec = WorkspaceSpec(engine=engine, **(_SPEC_DEFAULTS | spec))
+        self.workspace_spec = make_spec(type(self).__name__, engine, spec)
         self.render_mode = render_mode
         self.step_timeout = step_timeout
         self.action_space = UnicodeText(MAX_ACTION, samples=self.interface.samples)
         self.observation_space = UnicodeText(MAX_OBSERVATION)
         self._kwargs = {"engine": engine, "render_mode": render_mode, "step_timeout": step_timeout, **spec}
-        self._executor = _executor if _executor is not None else Executor(cache=cache, share=share)
+        self._executor = _executor
         self._executor.acquire()
         self._episode: Episode | None = None
         self._worker: Worker | None = None
@@ -160,6 +183,10 @@ class WorkspaceEnv(gym.Env[Any, str]):
         self._worker.stop()
         self._worker = None
         return self.give_up(action)
+
+    def hint(self, text: str) -> None:
+        """What the policy has written of its next action so far, for a speculator that can make use of it."""
+        self._running("take a hint").hint(text)
 
     def give_up(self, action: object) -> Transition:
         """End the episode because the step that is under way in another thread is overdue."""

@@ -74,6 +74,7 @@ class Episode:
         self.task = task
         self.rollout = rollout
         self.transcribe = transcribe
+        self.result: ToolResult | None = None  # of the last step, if it was a call
         self.progress = progress or Progress(transcript=(("", task.instruction),) if transcribe else ())
 
     # -- one step
@@ -84,6 +85,7 @@ class Episode:
             raise ResetNeeded("cannot step: the episode is over; call reset() first")
         self.progress = replace(self.progress, steps=self.progress.steps + 1)
         move = self.interface.parse(action)
+        self.result = None
         try:
             if isinstance(move, Submit):
                 transition = self._judge(_transition("submitted", exit_reason="submitted"), terminated=True)
@@ -101,7 +103,7 @@ class Episode:
 
     def _call(self, call: ToolCall) -> Transition:
         self.progress = replace(self.progress, invalid=0)
-        result = self.executor.run(self.rollout, call, self.task.call_timeout)
+        result = self.result = self.executor.run(self.rollout, call, self.task.call_timeout)
         if result.exit_reason is ExitReason.WORKSPACE_LOST:
             return self._fail("workspace_lost", None, result)
         return _transition(
@@ -155,11 +157,47 @@ class Episode:
             return ()
         return (*self.progress.transcript, (str(action), transition.observation))[-_TRANSCRIPT:]
 
+    def is_known(self, action: object) -> bool:
+        """Whether a step with this action would give what it gives without running anything, as things stand."""
+        move = self.interface.parse(action)
+        if isinstance(move, ToolCall):
+            last = self.progress.steps + 1 >= self.task.step_limit
+            return not last and self.executor.knows(self.rollout, move, self.task.call_timeout)
+        return isinstance(move, Invalid)
+
+    def is_shared(self, action: object) -> bool:
+        """Whether siblings in this state that do the same may be given what this one gets."""
+        move = self.interface.parse(action)
+        call = move if isinstance(move, ToolCall) else None
+        return self.executor.shares(self.rollout, call, self.task.call_timeout)
+
     # -- states
 
     def keep(self) -> Place:
         """The place where the episode stands."""
         return self.executor.keep(self.rollout, live=not self.progress.over)
+
+    def fork(self, n: int) -> list[Episode]:
+        """n episodes that stand where this one does, independent of it. Raises ForkError."""
+        place = self.keep()
+        try:
+            return [
+                type(self)(
+                    self.executor,
+                    self.interface,
+                    self.task,
+                    self.executor.resume(place),
+                    self.progress,
+                    transcribe=self.transcribe,
+                )
+                for _ in range(n)
+            ]
+        finally:
+            place.release()
+
+    def hint(self, text: str) -> None:
+        """What the policy has written of its next action so far."""
+        self.executor.hint(self.rollout, text)
 
     # -- the end
 

@@ -12,6 +12,8 @@ __all__ = [
     "ForkError",
     "ImageError",
     "InvalidToolCall",
+    "PoolClosed",
+    "RolloutOver",
     "SnapshotClosed",
     "TaskError",
     "UnsupportedResource",
@@ -74,6 +76,14 @@ class SnapshotClosed(BunshinError, ValueError):
 
 class InvalidToolCall(BunshinError, ValueError):
     """A tool call names no known tool, has wrong arguments, or is not JSON; the text says how to do better."""
+
+
+class RolloutOver(BunshinError, RuntimeError):
+    """A rollout was used that is over, was not begun, or was closed."""
+
+
+class PoolClosed(BunshinError, RuntimeError):
+    """A pool of rollouts was used before it was opened, after it was closed, or from another event loop."""
 
 
 class ImageError(BunshinError, OSError):

@@ -163,6 +163,18 @@ class Executor:
                 return result
         return self._execute(rollout, edge, private=True)
 
+    def shares(self, rollout: Rollout, call: ToolCall | None, timeout: float) -> bool:
+        """Whether what the call gives here may be shared with siblings; without a call: what a verifier says here."""
+        return self._may_share(rollout.node, None if call is None else Edge(call, timeout))
+
+    def knows(self, rollout: Rollout, call: ToolCall, timeout: float) -> bool:
+        """Whether the call would be answered from the tree, as things stand."""
+        return self.shares(rollout, call, timeout) and self.tree.match(rollout.node, Edge(call, timeout)) is not None
+
+    def hint(self, rollout: Rollout, text: str) -> None:
+        """The policy's partial output, for the speculator."""
+        self.speculator.hint(rollout.node, text)
+
     def _execute(self, rollout: Rollout, edge: Edge, *, private: bool) -> ToolResult:
         """Steps 2 to 5: the call is really run."""
         self.stats.add(misses=1)

@@ -34,6 +34,9 @@ class Speculator(Protocol):
     def observe(self, node: Node) -> None:
         """A rollout has arrived at `node`."""
 
+    def hint(self, node: Node, text: str) -> None:
+        """The policy of a rollout at `node` has written `text` of its next action so far."""
+
     def close(self) -> None:
         """Squash every draft."""
 
@@ -45,6 +48,9 @@ class NullSpeculator:
         return None
 
     def observe(self, node: Node) -> None:
+        return None
+
+    def hint(self, node: Node, text: str) -> None:
         return None
 
     def close(self) -> None:

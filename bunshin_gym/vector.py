@@ -31,9 +31,8 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from bunshin_gym.curriculum import Curriculum
-from bunshin_gym.env import EnvState, ShellEnv, ToolsEnv, WorkspaceEnv, tasks_of
+from bunshin_gym.env import EnvState, ShellEnv, ToolsEnv, WorkspaceEnv, make_executor, tasks_of
 from bunshin_gym.episode import Transition
-from bunshin_gym.executor import Executor
 from bunshin_gym.slot import (
     Landed,
     Sent,
@@ -75,7 +74,7 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
             draw without waiting for the others. None: each environment draws its tasks by itself.
         prepare_ahead: for how many of the next draws the workspaces are prepared in the background. None: for one
             round of every group.
-        task, taskset, engine, cache, share, render_mode, spec: as for `WorkspaceEnv`.
+        task, taskset, engine, cache, share, render_mode, options: as for `WorkspaceEnv`.
     """
 
     env_class: ClassVar[type[WorkspaceEnv]] = ShellEnv
@@ -95,7 +94,7 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         step_timeout: float | None = None,
         group_size: int | None = None,
         prepare_ahead: int | None = None,
-        **spec: Any,
+        **options: Any,
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, not {num_envs}")
@@ -115,7 +114,7 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         self.prepare_ahead = (num_envs // group_size if prepare_ahead is None else prepare_ahead) if group_size else 0
         self.render_mode = render_mode
         self.metadata = self.env_class.metadata | {"autoreset_mode": self.autoreset_mode}
-        self._executor = Executor(cache=cache and self.caches, share=share, group=num_envs)
+        self._executor, spec = make_executor(cache and self.caches, share, group_size or num_envs, options)
         self._executor.acquire()
         tasks = tasks_of(task, taskset, self.env_class.playground)
 
