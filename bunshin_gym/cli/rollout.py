@@ -174,8 +174,13 @@ def lines(figures: Figures) -> Iterable[str]:
         for ratio in ratios(figures)
     ]
     yield table(("bunshin", "against", "median", "spread", "to reach", ""), rows, left=(0, 1, 5))
-    compared, equal = (sum(getattr(a, name) for a in figures.answers) for name in ("compared", "equal"))
-    yield f"\n{equal} of {compared} answers are those of the first mode"
+    compared, equal, nature = (
+        sum(getattr(a, name) for a in figures.answers) for name in ("compared", "equal", "by_nature")
+    )
+    yield (
+        f"\n{equal} of {compared} answers are those of the baselines ({nature} calls left out, whose answers differ "
+        "between the two baselines)"
+    )
     for text in [text for a in figures.answers for text in a.different][:5]:
         yield f"  not so: {text}"
 

@@ -9,14 +9,15 @@ import pytest
 
 from bunshin_gym.bench.rollout import playing, practice, recorded
 from bunshin_gym.bench.rollout.bound import Timed, bound, by_history
-from bunshin_gym.bench.rollout.figures import Ratio, best_of, run
+from bunshin_gym.bench.rollout.figures import Ratio, best_of, compare, run
 from bunshin_gym.bench.rollout.modes import ABLATIONS, COLD, OURS, WARM, Mode, by_name
 from bunshin_gym.bench.rollout.playing import Outcome
 from bunshin_gym.bench.rollout.workload import Batch, Lot
 from bunshin_gym.cli import rollout
 from bunshin_gym.errors import TaskError
+from bunshin_gym.group import Played
 from bunshin_gym.task import Task
-from bunshin_gym.tools import ToolCall
+from bunshin_gym.tools import ToolCall, ToolResult
 from bunshin_gym.workspace import Workspace, WorkspaceSpec
 
 
@@ -44,15 +45,24 @@ def test_a_call_made_before_costs_nothing() -> None:
 def test_a_call_in_flight_is_waited_for() -> None:
     found = bound([[Timed(1, 4, "a")], [Timed(3, 4, "a")]])
     assert found.ends == (5, 5)
-    assert (found.saved, found.hits) == (2, 1)
+    assert (found.saved, found.hits) == (4, 1)
 
 
 def test_whoever_asks_first_pays_whatever_its_number() -> None:
     assert bound([[Timed(3, 4, "a")], [Timed(1, 4, "a")]]).ends == (5, 5)
 
 
-def test_waiting_never_takes_longer_than_running() -> None:
-    assert bound([[Timed(0, 9, "a")], [Timed(1, 2, "a")]]).ends == (9, 3)
+def test_busy_calls_share_the_processors() -> None:
+    alone = [[Timed(0, 4, "a")], [Timed(0, 4, "b")]]
+    assert bound(alone).latency == bound(alone, cores=2).latency == 4
+    assert bound(alone, cores=1).latency == bound(alone, cores=1).oracle == 8
+    # b has two seconds for itself after a has gone, and two at half speed before.
+    assert bound([[Timed(0, 1, "a")], [Timed(0, 3, "b")]], cores=1).ends == (2, 4)
+
+
+def test_what_is_shared_leaves_the_processors_to_others() -> None:
+    found = bound([[Timed(0, 4, "a")], [Timed(0, 4, "a")], [Timed(0, 4, "b")]], cores=1)
+    assert (found.latency, found.oracle) == (12, 8)
 
 
 def test_calls_that_nobody_can_share_are_paid_by_each() -> None:
@@ -100,7 +110,7 @@ def test_baselines_are_private_and_ours_shares() -> None:
     for outcome in figures.outcomes(OURS.name):
         assert (outcome.calls, outcome.run, outcome.hits) == (7, 4, 3)
         assert outcome.stats["prepared"] == 1
-    assert [(a.compared, a.equal) for a in figures.answers] == [(14, 14)] * 2
+    assert [(a.compared, a.equal, a.by_nature) for a in figures.answers] == [(7, 7, 0)] * 2
     assert [(b.hits, b.calls) for b in figures.bounds] == [(3, 7)] * 2
     assert not any(outcome.failures for one in figures.runs for outcome in one)
 
@@ -124,6 +134,19 @@ def test_a_call_that_looks_outside_is_in_no_bound() -> None:
     batch = Batch("tiny", (lot((("date", "echo a"), ("date", "echo a"))),))
     outcome = Outcome("cold", ran={"tiny": [[1.0, 1.0], [1.0, 1.0]]})
     assert best_of(batch, [outcome]).hits == 0
+
+
+def outcome(mode: str, *texts: str) -> Outcome:
+    played = Played("tiny 1", [ToolResult(text) for text in texts])
+    return Outcome(mode, played={"tiny": [played]})
+
+
+def test_answers_are_held_against_what_both_baselines_say() -> None:
+    found = compare(
+        [outcome("cold", "a", "b", "c"), outcome("warm pool", "a", "x", "c"), outcome("ours", "a", "b", "d")]
+    )
+    assert (found.compared, found.equal, found.by_nature) == (2, 1, 1)
+    assert found.different == ["ours, tiny 1, call 3: 'c' is now 'd'"]
 
 
 def test_a_mode_this_build_lacks_is_named_and_left_out() -> None:
@@ -167,7 +190,7 @@ def test_goals_are_those_of_the_workload() -> None:
     assert goals["latency of the batch", "warm pool"] == 1.01
     assert goals["peak memory", "warm pool"] is None
     text = "\n".join(rollout.lines(figures))
-    assert "14 of 14 answers are those of the first mode" in text
+    assert "7 of 7 answers are those of the baselines" in text
     assert "3 of 7 calls" in text
     json.dumps(figures.as_dict())
 

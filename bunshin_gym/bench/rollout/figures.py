@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from bunshin_gym.bench.rollout.bound import Bound, Timed, bound, by_history
-from bunshin_gym.bench.rollout.modes import OURS, Mode
+from bunshin_gym.bench.rollout.modes import COLD, OURS, WARM, Mode
 from bunshin_gym.bench.rollout.playing import Outcome, play_batch
 from bunshin_gym.bench.rollout.workload import Batch
 from bunshin_gym.tools import ToolResult
@@ -40,10 +41,15 @@ class Ratio:
 
 @dataclass
 class Answers:
-    """Calls whose answer was compared with that of the first mode, and how many were the same (but for times)."""
+    """Calls whose answers in the other modes were compared with the baselines', and how many were the same.
+
+    Only those count in which the baselines, which both ran every call, agree with each other: `by_nature` did not.
+    Times and the like in a text do not count. With one baseline there is no telling, and all calls are compared.
+    """
 
     compared: int = 0
     equal: int = 0
+    by_nature: int = 0
     different: list[str] = field(default_factory=list)
 
 
@@ -129,21 +135,32 @@ def best_of(batch: Batch, outcomes: Sequence[Outcome]) -> Bound:
                 key = keys[index][number]
                 timed.append(Timed(lot.thinking[index][number], least.get(key, 0.0), key if shared else None))
             rollouts.append(timed)
-    return bound(rollouts)
+    return bound(rollouts, cores=len(os.sched_getaffinity(0)) if batch.busy else None)
 
 
 def compare(outcomes: Sequence[Outcome]) -> Answers:
-    """The answers of all modes beside those of the first."""
+    """The answers of the other modes beside those of the baselines (or of the first mode, where there is none)."""
     found = Answers()
-    for other in outcomes[1:]:
-        for task, played in other.played.items():
-            for a, b in zip(outcomes[0].played[task], played, strict=True):
-                for number, (expected, got) in enumerate(zip(a.results, b.results, strict=False), 1):
+    private = [outcome for outcome in outcomes if outcome.mode in (COLD.name, WARM.name)] or list(outcomes[:1])
+    others = [outcome for outcome in outcomes if outcome not in private]
+    for task in private[0].played:
+        for index, base in enumerate(private[0].played[task]):
+            stable = []
+            for number, expected in enumerate(base.results):
+                again = [o.played[task][index].results[number : number + 1] for o in private[1:]]
+                stable.append(all(agree(expected, result) for results in again for result in results))
+            found.by_nature += stable.count(False)
+            for other in others:
+                got = other.played[task][index]
+                for number, (expected, result) in enumerate(zip(base.results, got.results, strict=False)):
+                    if not stable[number]:
+                        continue
                     found.compared += 1
-                    found.equal += agree(expected, got)
-                    if not agree(expected, got):
-                        was, now = expected.output[-200:], got.output[-200:]
-                        found.different.append(f"{other.mode}, {b.name}, call {number}: {was!r} is now {now!r}")
+                    if agree(expected, result):
+                        found.equal += 1
+                        continue
+                    was, now = expected.output[-200:], result.output[-200:]
+                    found.different.append(f"{other.mode}, {got.name}, call {number + 1}: {was!r} is now {now!r}")
     return found
 
 

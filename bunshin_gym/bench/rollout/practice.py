@@ -43,4 +43,7 @@ def batches(
     from bunshin_gym.envs.practice import _live
 
     about = tuple(f"{part}: {what}" for part, what in _live.roster().items())
-    return [Batch(f"{task.name} × {rollouts}", (lot(task, rollouts, seed, engine, scale),), about) for task in tasks]
+    return [
+        Batch(f"{task.name} × {rollouts}", (lot(task, rollouts, seed, engine, scale),), about, busy=True)
+        for task in tasks
+    ]

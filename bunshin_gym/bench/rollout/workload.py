@@ -34,11 +34,16 @@ class Lot:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a training step plays at once. `about` says what it is made of, for whoever reads the figures."""
+    """What a training step plays at once.
+
+    `about` says what it is made of, for whoever reads the figures. `busy`: its calls keep a processor busy while they
+    run, so that more of them at a time than there are processors slow each other down.
+    """
 
     name: str
     lots: tuple[Lot, ...]
     about: tuple[str, ...] = ()
+    busy: bool = False
 
     @property
     def rollouts(self) -> int:
