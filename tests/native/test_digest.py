@@ -408,3 +408,37 @@ int main(void) {
                 assert child.digest(b"slept").loose == root.loose
                 with child.snapshot() as later:
                     assert after(later, ["sleep 0.2"]).loose == root.loose
+
+
+MAPPER = """
+import mmap, os, time
+fd = os.open("/work/mapped", os.O_RDWR); view = mmap.mmap(fd, 4096)
+view[0] = 65; open("/work/ready", "w").close()
+while not os.path.exists("/work/go"): time.sleep(0.01)
+view[0] = 66; os._exit(0)
+"""
+
+
+def test_a_file_that_is_written_through_a_mapping(root: Snapshot) -> None:
+    """The second write to a page that is mapped changes no time."""
+    with fork(root) as workspace:
+        workspace.write_file("/work/map.py", MAPPER.encode())
+        workspace.run(
+            "truncate -s 4096 mapped; (python3 map.py &) ; until [ -e ready ]; do sleep 0.01; done; sleep 0.1"
+        )
+        workspace.digest(b"mapped")
+        written = workspace.digest(b"again").parts["files /"]
+        workspace.run("touch go; sleep 0.3; rm go")
+        assert workspace.read_file("/work/mapped")[:1] == b"B"
+        assert workspace.digest(b"gone").parts["files /"] != written
+
+
+def test_what_nobody_has_taken_counts_by_history(root: Snapshot) -> None:
+    with fork(root) as workspace:
+        server = "import socket, time; s = socket.socket(); s.bind(('127.0.0.1', 7998)); s.listen(); time.sleep(1000)"
+        workspace.run(f'(python3 -c "{server}" &); sleep 0.3')
+        before = workspace.digest(b"server")
+        workspace.run("exec 3<>/dev/tcp/127.0.0.1/7998; echo hi >&3; exec 3<&-")
+        now = workspace.digest(b"sent")
+        assert "nobody has taken" in now.unique
+        assert now.loose != before.loose

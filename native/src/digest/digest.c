@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "common/records.h"
+#include "digest/known.h"
 
 struct bunshin_error *digest_unique(struct digest *digest, const char *reason) {
     if (digest->unique.size && strstr((char *)digest->unique.data, reason))
@@ -109,12 +110,14 @@ static struct bunshin_error *digest_all(struct digest *digest, const struct wire
         TRY(session_ensure(init, CALL_SHELL));
         TRY(session_ask(init, shell));
     }
+    TRY(processes_digest(digest, &processes));
+    if (digest->distrust)
+        known_forget();
     TRY(mounts_digest(digest, request));
     TRY(files_in_memory(digest, &memory));
     TRY(report_pair(digest, "memory", &memory, 0, "/dev"));
     TRY(shell_digest(digest, shell, &hash));
     TRY(digest_report(digest, "shell", &hash));
-    TRY(processes_digest(digest, &processes));
     TRY(digest_report(digest, "processes", &processes));
     if (!init->digests)
         TRY(processes_settle(init));

@@ -19,6 +19,7 @@ struct digest {
     struct hash origin; /* of the call made since the last digest */
     struct buffer report;
     struct buffer unique; /* reasons, joined by ", " */
+    bool distrust;        /* times of files do not tell whether they changed */
     bool by_history;      /* something could not be looked at: the whole counts by history, this once */
 };
 

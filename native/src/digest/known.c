@@ -16,6 +16,7 @@ struct known {
     int64_t body_at, share_at; /* when they were looked at; 0: not */
     struct body body;
     struct pair share;
+    bool sealed; /* of a layer that does not change */
 };
 
 static struct {
@@ -85,7 +86,7 @@ static struct bunshin_error *place(const struct tree *tree, int layer, const cha
         char *copy = strdup(path);
         if (!copy)
             return bunshin_error_no_memory();
-        *known = (struct known){.key = key, .path = copy};
+        *known = (struct known){.key = key, .path = copy, .sealed = layer > 0};
         table.count++;
     }
     if (!same(&known->info, info)) {
@@ -94,6 +95,12 @@ static struct bunshin_error *place(const struct tree *tree, int layer, const cha
     }
     *ret = known;
     return NULL;
+}
+
+void known_forget(void) {
+    for (size_t i = 0; i < table.room; i++)
+        if (table.slot[i].key && !table.slot[i].sealed)
+            table.slot[i].body_at = table.slot[i].share_at = 0;
 }
 
 static bool settled(const struct stat *info, int64_t looked_at) { return looked_at > ns(info->st_ctim) + TICK_NS; }

@@ -9,6 +9,8 @@
 #include "digest/digest.h"
 #include "digest/entry.h"
 
+/* Forgets what was read of files of layers that can change. */
+void known_forget(void);
 /* As entry_body(), of a layer's entry. */
 struct bunshin_error *known_body(const struct tree *tree, int layer, const char *path, const struct stat *info, struct body *ret) MUST_CHECK;
 /* What an entry of a layer adds to its sum; false where it has to be found out. */

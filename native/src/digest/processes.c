@@ -21,6 +21,7 @@ struct known { /* a process; the last three as of the last look */
     struct hash token;
     struct hash ran; /* how long each of its threads had run */
     struct ticks *ticks; /* of one that was seen to run by itself; else NULL */
+    bool maps_files;     /* it can write files without changing their times */
 };
 
 struct saved { /* in an image */
@@ -92,7 +93,7 @@ static void ran_by_itself(struct init *init, struct known *known) {
     if (!known->ticks)
         known->ticks = ticks_create();
     if (known->ticks)
-        ticks_learn(init, known->pid, known->ticks);
+        ticks_learn(init, known->pid, known->ticks, true);
 }
 
 /* Whether a call that it ran in told it nothing. */
@@ -120,7 +121,7 @@ void processes_before_call(struct init *init) {
         if (!known->born && procfs_stat(init->proc, name, &stat)) { /* in a fork */
             known->born = stat.start_time;
             if (known->ticks)
-                ticks_learn(init, known->pid, known->ticks);
+                ticks_learn(init, known->pid, known->ticks, true);
         } else if (!hash_equal(&known->ran, &ran)) {
             if (first)
                 ran_by_itself(init, known);
@@ -143,6 +144,26 @@ static struct hash changed(const struct hash *token, const char *how, const stru
         hash_update(&state, origin->bytes, HASH_SIZE);
     hash_number(&state, number);
     return hash_end(&state);
+}
+
+/*
+ * A page of a file that somebody has mapped and written once can be written again and again before its time changes. As
+ * long as there is such a process, and once more after its end, what is known of files is not trusted.
+ */
+static bool maps_files(struct init *init, pid_t pid) {
+    char path[32];
+    struct buffer text = {0};
+    bool found = false;
+    snprintf(path, sizeof path, "%d/maps", pid);
+    if (procfs_read(init->proc, path, &text))
+        for (const char *line = (char *)text.data; *line && !found;) {
+            size_t length = strcspn(line, "\n");
+            const char *flags = memchr(line, ' ', length), *name = memchr(line, '/', length);
+            found = flags && flags[2] == 'w' && flags[4] == 's' && name;
+            line += length + (line[length] == '\n');
+        }
+    buffer_deinit(&text);
+    return found;
 }
 
 static struct bunshin_error *digest_one(struct digest *digest, pid_t pid, uint64_t *births, struct sum *ret) {
@@ -168,7 +189,12 @@ static struct bunshin_error *digest_one(struct digest *digest, pid_t pid, uint64
     else if (known->stale || (known->born && !same && !only_ticked(init, known)))
         known->token = changed(&known->token, "ran", &digest->origin, 0);
     if (known->ticks && !ticks_has_looked(known->ticks))
-        ticks_learn(init, pid, known->ticks); /* to compare with after the next call */
+        ticks_learn(init, pid, known->ticks, false); /* to compare with after the next call */
+    if (!known->born || !same)
+        known->maps_files = maps_files(init, pid);
+    digest->distrust |= known->maps_files;
+    if ((stat.state == 'T' || stat.state == 't') && init->calls_since_digest)
+        known->token = changed(&known->token, "stopped", &digest->origin, 0); /* what waits for it, nobody tells */
     known->born = stat.start_time;
     known->ran = ran;
     known->stale = false;
@@ -226,8 +252,10 @@ struct bunshin_error *processes_digest(struct digest *digest, struct sum *ret) {
     for (size_t i = 0; i < processes.count; i++)
         if (processes.list[i].seen)
             processes.list[kept++] = processes.list[i];
-        else
+        else {
+            digest->distrust |= processes.list[i].maps_files;
             ticks_destroy(processes.list[i].ticks);
+        }
     processes.count = kept;
     return error;
 }

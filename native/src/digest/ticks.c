@@ -177,14 +177,13 @@ static bool read_rest(struct init *init, pid_t pid, struct hash *ret) {
     bool ok = procfs_numbers(init->proc, path, &numbers, &count);
     qsort(numbers, count, sizeof *numbers, by_number);
     for (size_t i = 0; ok && i < count; i++) {
-        /* number, six arguments, stack pointer, instruction pointer. Arguments may hold the time that is left. */
+        /* Number, six arguments, stack pointer, instruction pointer. Arguments may hold the time that is left, and a call
+         * that goes on in a fork has another number (restart_syscall). */
         snprintf(path, sizeof path, "%d/task/%d/syscall", pid, numbers[i]);
-        long call;
         unsigned long stack, instruction;
         ok = procfs_read(init->proc, path, &text) &&
-             sscanf((char *)text.data, "%ld %*s %*s %*s %*s %*s %*s %lx %lx", &call, &stack, &instruction) == 3;
+             sscanf((char *)text.data, "%*d %*s %*s %*s %*s %*s %*s %lx %lx", &stack, &instruction) == 2;
         hash_number(&state, (uint64_t)numbers[i]);
-        hash_number(&state, (uint64_t)call);
         hash_number(&state, stack);
         hash_number(&state, instruction);
     }
@@ -211,9 +210,26 @@ static bool read_rest(struct init *init, pid_t pid, struct hash *ret) {
     return ok;
 }
 
-static bool look_at(struct init *init, pid_t pid, struct look *ret) {
+#define TRIES 5
+#define TRY_AGAIN_US 1000
+
+/* A look that came in the middle of a tick is taken anew: one at rest, and where it was at rest before (`rest`, or NULL). */
+static bool look_at(struct init *init, pid_t pid, const struct hash *rest, struct look *ret) {
     *ret = (struct look){0};
-    return read_rest(init, pid, &ret->rest) && read_regions(init, pid, ret) && scan(init, pid, ret) && read_pages(pid, ret);
+    for (int tries = 0; tries < TRIES; tries++) {
+        if (tries)
+            usleep(TRY_AGAIN_US);
+        struct hash after;
+        look_deinit(ret);
+        *ret = (struct look){0};
+        if (!read_rest(init, pid, &ret->rest) || (rest && !hash_equal(rest, &ret->rest)))
+            continue;
+        if (!read_regions(init, pid, ret) || !scan(init, pid, ret) || !read_pages(pid, ret))
+            return false;
+        if (read_rest(init, pid, &after) && hash_equal(&after, &ret->rest))
+            return true;
+    }
+    return false;
 }
 
 /* ---- comparing ---- */
@@ -328,10 +344,15 @@ size_t ticks_learned(const struct ticks *ticks) {
     return learned;
 }
 
-void ticks_learn(struct init *init, pid_t pid, struct ticks *ticks) {
+void ticks_learn(struct init *init, pid_t pid, struct ticks *ticks, bool pause) {
     struct look look;
-    if (look_at(init, pid, &look))
-        (void)meet(ticks, &look, ticks->looked && !works(ticks, &look));
+    bool looked = look_at(init, pid, ticks->looked ? &ticks->rest : NULL, &look);
+    if (!looked && ticks->looked) {
+        look_deinit(&look);
+        looked = look_at(init, pid, NULL, &look);
+    }
+    if (looked)
+        (void)meet(ticks, &look, pause && ticks->looked && !works(ticks, &look));
     else
         ticks->looked = false;
     look_deinit(&look);
@@ -339,9 +360,11 @@ void ticks_learn(struct init *init, pid_t pid, struct ticks *ticks) {
 
 bool ticks_only(struct init *init, pid_t pid, struct ticks *ticks) {
     struct look look;
-    bool looked = ticks->looked, only = look_at(init, pid, &look) && meet(ticks, &look, false);
+    bool only = look_at(init, pid, &ticks->rest, &look) && meet(ticks, &look, false);
     look_deinit(&look);
-    return only && looked;
+    if (!only) /* to compare with after the next call */
+        ticks_learn(init, pid, ticks, false);
+    return only;
 }
 
 /* ---- into a fork: what was learned, not what was looked at ---- */

@@ -16,8 +16,8 @@ struct ticks;
 /* Births: of a process that was seen to run by itself; and of what was learned of one before a fork. */
 struct ticks *ticks_create(void);
 void ticks_destroy(struct ticks *ticks);
-/* Between calls: what changed since the last look is what time changes. */
-void ticks_learn(struct init *init, pid_t pid, struct ticks *ticks);
+/* Looks. pause: no call has run since the last look, and what changed is what time changes. */
+void ticks_learn(struct init *init, pid_t pid, struct ticks *ticks, bool pause);
 /* After a call: whether nothing else changed since the last look. */
 bool ticks_only(struct init *init, pid_t pid, struct ticks *ticks);
 /* How much is known: it grows. */
