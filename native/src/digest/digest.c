@@ -32,7 +32,8 @@ struct bunshin_error *digest_report(struct digest *digest, const char *name, con
     return buffer_printf(&digest->report, "%s %s\n", name, text);
 }
 
-static struct bunshin_error *report_pair(struct digest *digest, const char *name, const struct pair *pair, uint64_t number, const char *mount) {
+static struct bunshin_error *report_pair(struct digest *digest, const char *name, const struct pair *pair, uint64_t number,
+                                         const char *mount) {
     char loose[2 * HASH_SIZE + 1], strict[2 * HASH_SIZE + 1];
     hash_format(&pair->loose, loose);
     hash_format(&pair->strict, strict);
@@ -56,7 +57,8 @@ static struct bunshin_error *take_sealed(const struct records *record, struct tr
     tree->known = atoi(record->string[2]);
     if (tree->known < 0 || tree->known > tree->own - 1 || !hash_parse(record->string[3], &tree->sealed.loose) ||
         !hash_parse(record->string[4], &tree->sealed.strict))
-        return bunshin_error_new(BUNSHIN_ERROR_INVALID, EINVAL, "cannot digest: the sum of %s layers of %s is none", record->string[2], tree->mount);
+        return bunshin_error_new(BUNSHIN_ERROR_INVALID, EINVAL, "cannot digest: the sum of %s layers of %s is none", record->string[2],
+                                 tree->mount);
     return NULL;
 }
 
@@ -138,7 +140,8 @@ void digest_answer(struct init *init, struct wire *request) {
     struct digest digest = {.init = init};
     struct bunshin_error *error = NULL;
     records_init(&records, request->payload, request->payload_size);
-    if (!records_next(&records) || records.count != 2 || strcmp(records.string[0], "origin") || !hash_parse(records.string[1], &digest.origin))
+    if (!records_next(&records) || records.count != 2 || strcmp(records.string[0], "origin") ||
+        !hash_parse(records.string[1], &digest.origin))
         error = bunshin_error_new(BUNSHIN_ERROR_INVALID, EINVAL, "cannot digest: the origin is no hash");
     if (!error)
         error = digest_all(&digest, request);
@@ -163,7 +166,8 @@ struct saved { /* followed by the processes */
 
 struct bunshin_error *digest_save(struct init *init, struct buffer *ret) {
     const struct session *shell = &init->session[CALL_SHELL];
-    struct saved saved = {.digests = init->digests, .shell_known = shell->state.known, .calls_since_digest = init->calls_since_digest};
+    struct saved saved = {
+        .digests = init->digests, .shell_known = shell->state.known, .calls_since_digest = init->calls_since_digest};
     memcpy(saved.logical, shell->state.logical, HASH_SIZE);
     memcpy(saved.token, shell->state.token, HASH_SIZE);
     memcpy(saved.background[0], shell->state.background, sizeof saved.background[0]);

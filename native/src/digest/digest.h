@@ -56,7 +56,7 @@ struct bunshin_error *shell_digest(struct digest *digest, struct session *sessio
 
 /* Before a call: who runs from here on runs in it. Nothing, until a first digest was asked for. */
 void processes_before_call(struct init *init);
-/* Takes up to three seconds where processes tick: they are watched, to know what each does by itself. */
+/* Takes up to 3.6 s where processes tick: they are watched, to know what each does by itself. */
 struct bunshin_error *processes_settle(struct init *init) MUST_CHECK;
 struct bunshin_error *processes_digest(struct digest *digest, struct sum *ret) MUST_CHECK;
 

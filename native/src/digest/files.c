@@ -72,8 +72,8 @@ static bool matches_source(const struct walk *walk, const struct frame *frame, e
 }
 
 /* What an entry is, without its path and times. */
-static struct bunshin_error *entry_hash(struct walk *walk, const struct frame *frame, enum view view, const struct found *found, struct hash *ret,
-                                        bool *ret_of_others) {
+static struct bunshin_error *entry_hash(struct walk *walk, const struct frame *frame, enum view view, const struct found *found,
+                                        struct hash *ret, bool *ret_of_others) {
     const struct stat *info = &found->info;
     struct body body;
     struct hash_state state;
@@ -121,7 +121,8 @@ static struct hash at_path(const struct walk *walk, const char *what, const stru
 }
 
 static bool may_be_equal(const struct stat *a, const struct stat *b) {
-    return a->st_mode == b->st_mode && a->st_uid == b->st_uid && a->st_gid == b->st_gid && (!S_ISREG(a->st_mode) || a->st_size == b->st_size);
+    return a->st_mode == b->st_mode && a->st_uid == b->st_uid && a->st_gid == b->st_gid &&
+           (!S_ISREG(a->st_mode) || a->st_size == b->st_size);
 }
 
 struct share { /* what a path adds */
@@ -171,7 +172,8 @@ static struct bunshin_error *share_of(struct walk *walk, const struct frame *fra
     return NULL;
 }
 
-static struct bunshin_error *add_path(struct walk *walk, const struct frame *frame, const struct found found[VIEWS], struct pair *ret, bool *ret_of_others) {
+static struct bunshin_error *add_path(struct walk *walk, const struct frame *frame, const struct found found[VIEWS],
+                                      struct pair *ret, bool *ret_of_others) {
     struct share now, before;
     TRY(share_of(walk, frame, NEW, &found[NEW], &found[BASE], &now, ret_of_others));
     TRY(share_of(walk, frame, OLD, &found[OLD], &found[BASE], &before, ret_of_others));
@@ -244,7 +246,8 @@ static struct bunshin_error *list(int directory, const char *path, struct buffer
     int fd = openat(directory, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
     if (!stream) {
-        struct bunshin_error *error = errno == ENOENT || errno == ENOTDIR || errno == EACCES ? NULL : bunshin_error_os("cannot list %s", path);
+        bool gone = errno == ENOENT || errno == ENOTDIR || errno == EACCES;
+        struct bunshin_error *error = gone ? NULL : bunshin_error_os("cannot list %s", path);
         if (fd >= 0)
             close(fd);
         return error;
@@ -260,7 +263,8 @@ static struct bunshin_error *list(int directory, const char *path, struct buffer
 static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
 /* The names that may make a difference, each once, as pointers into `text`. */
-static struct bunshin_error *names_of(struct walk *walk, const struct frame *frame, const char *path, struct buffer *text, char ***ret, size_t *ret_count) {
+static struct bunshin_error *names_of(struct walk *walk, const struct frame *frame, const char *path, struct buffer *text,
+                                      char ***ret, size_t *ret_count) {
     const struct tree *tree = walk->tree;
     if (frame->sees[NEW][walk->layer])
         TRY(list(tree->fd[walk->layer], path, text));

@@ -12,7 +12,8 @@
 /* Forgets what was read of files of layers that can change. */
 void known_forget(void);
 /* As entry_body(), of a layer's entry. */
-struct bunshin_error *known_body(const struct tree *tree, int layer, const char *path, const struct stat *info, struct body *ret) MUST_CHECK;
+struct bunshin_error *known_body(const struct tree *tree, int layer, const char *path, const struct stat *info,
+                                 struct body *ret) MUST_CHECK;
 /* What an entry of a layer adds to its sum; false where it has to be found out. */
 bool known_share(const struct tree *tree, int layer, const char *path, const struct stat *info, struct pair *ret);
 /* began: before it was looked at (known_now()). */

@@ -223,9 +223,9 @@ static struct bunshin_error *learn_all(struct init *init, size_t *ret_ran, size_
 }
 
 #define PAUSE_US 150000
-#define PAUSES 20
+#define PAUSES 24
 #define PAUSES_STILL 5 /* nobody ran */
-#define PAUSES_QUIET 4 /* without news, and that is all that there is to learn quickly */
+#define PAUSES_QUIET 7 /* a second without news */
 
 /* Once in a lineage, at its first digest: what its services do by themselves. Nothing runs for most workspaces. */
 struct bunshin_error *processes_settle(struct init *init) {

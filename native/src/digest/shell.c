@@ -17,9 +17,9 @@
 
 /* They tell of the moment, of the clock or of chance; BASH_CMDS is bash's memory of where it found commands. */
 static const char *const left_out[] = {
-    "BASH_ARGC",   "BASH_ARGV",    "BASH_ARGV0",    "BASH_CMDS",    "BASH_COMMAND", "BASH_LINENO", "BASH_SOURCE", "BASH_SUBSHELL", "BASHPID",
-    "EPOCHREALTIME", "EPOCHSECONDS", "FUNCNAME",    "HISTCMD",      "LINENO",       "PIPESTATUS",  "RANDOM",      "SECONDS",       "SRANDOM",
-    "_",           "__bunshin_status",
+    "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS", "BASH_COMMAND", "BASH_LINENO", "BASH_SOURCE", "BASH_SUBSHELL",
+    "BASHPID",   "FUNCNAME",  "HISTCMD",    "LINENO",    "PIPESTATUS",   "RANDOM",      "SECONDS",     "SRANDOM",
+    "EPOCHREALTIME", "EPOCHSECONDS", "_", "__bunshin_status",
 };
 
 /* The end of what `declare -p` says of one variable: a line end that is in no quotes. */

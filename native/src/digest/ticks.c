@@ -253,6 +253,19 @@ static bool content_below(const struct look *look, uint64_t address, uint8_t ret
     return false;
 }
 
+/* The kernel notes in a thread's rseq area, aligned to 32 bytes, which processor it runs on: twice the same small number. */
+static bool is_processor(const uint8_t *before, const uint8_t *now, size_t word) {
+    static long processors;
+    uint32_t was[2], is[2];
+    if (word % 4 || memcmp(before + 8 * word + 8, now + 8 * word + 8, 8))
+        return false;
+    if (!processors)
+        processors = sysconf(_SC_NPROCESSORS_CONF);
+    memcpy(was, before + 8 * word, 8);
+    memcpy(is, now + 8 * word, 8);
+    return was[0] == was[1] && is[0] == is[1] && was[0] < processors && is[0] < processors;
+}
+
 /* Whether `now` differs from `before` only where the mask says. *ret_other: words that it does not. `learn`: a word that
  * changes a second time is of the mask from now on. What a call set off late changes once. */
 static bool compare(const uint8_t *before, const uint8_t *now, struct page *page, bool learn, size_t *ret_other) {
@@ -261,7 +274,7 @@ static bool compare(const uint8_t *before, const uint8_t *now, struct page *page
         return true;
     for (size_t word = 0; word < WORDS; word++) {
         uint64_t bit = 1ull << word % 64;
-        if (memcmp(before + 8 * word, now + 8 * word, 8) == 0 || page->mask[word / 64] & bit)
+        if (memcmp(before + 8 * word, now + 8 * word, 8) == 0 || page->mask[word / 64] & bit || is_processor(before, now, word))
             continue;
         only = false;
         ++*ret_other;
@@ -273,7 +286,8 @@ static bool compare(const uint8_t *before, const uint8_t *now, struct page *page
     return only;
 }
 
-static const uint8_t *content_before(const struct ticks *ticks, const struct look *look, uint64_t address, size_t *cursor, uint8_t below[PAGE]) {
+static const uint8_t *content_before(const struct ticks *ticks, const struct look *look, uint64_t address,
+                                     size_t *cursor, uint8_t below[PAGE]) {
     while (*cursor < ticks->count && ticks->page[*cursor].address < address)
         ++*cursor;
     if (*cursor < ticks->count && ticks->page[*cursor].address == address && ticks->page[*cursor].copy)
