@@ -4,7 +4,7 @@
       1 tree.match        a hit: the result returns, no process is touched; a sibling's call in flight is waited for
       2 speculator.take   a draft matches: its workspace is adopted
       3 materialise       own workspace, or nearest snapshot, fork and replay; then run the call
-      4 tree.insert       and perhaps keep a snapshot there
+      4 tree.insert       the state it led to; and perhaps keep a snapshot there
       5 speculator.observe
       6 the result goes to whoever makes an observation of it
 
@@ -18,28 +18,26 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal
 
+from bunshin_gym.audit import Auditor
 from bunshin_gym.errors import ForkError, TaskError, WorkspaceError, WorkspaceLost
 from bunshin_gym.flight import Flights, Landing
+from bunshin_gym.looks import cacheable, seen, strict
+from bunshin_gym.materialise import UNCACHED, Materialiser, Prepare, replay_seconds, unreplayable
+from bunshin_gym.policy import DefaultPolicy, Site, SnapshotPolicy
 from bunshin_gym.rollout import Rollout
 from bunshin_gym.speculate import NullSpeculator, Speculator
 from bunshin_gym.stats import Stats
 from bunshin_gym.tools import ExitReason, ToolCall, ToolResult
-from bunshin_gym.tools.purity import agree, cacheable
-from bunshin_gym.tree import Closable, Edge, Node, Tree
-from bunshin_gym.workspace import Snapshot, Workspace
+from bunshin_gym.tree import Closable, Edge, Node, Step, Tree
+from bunshin_gym.workspace import Workspace
 
-__all__ = ["Executor", "Place"]
+__all__ = ["Executor", "Key", "Place"]
 
-Prepare = Callable[[], Workspace]
-
-# Results that say more about the machine at that moment than about the state: never answered from the tree.
-_UNCACHED = (ExitReason.TIMEOUT, ExitReason.OUT_OF_MEMORY, ExitReason.WORKSPACE_LOST)
-# What a fork is reckoned to take when it is weighed against replaying calls in a workspace that is there already.
-_FORK_SECONDS = 0.02
+Key = Literal["state", "history"]
 
 _log = logging.getLogger("bunshin_gym")
 
@@ -67,8 +65,15 @@ class Place:
 class Executor:
     """Runs the calls of rollouts.
 
-    `group` is how many rollouts of one task are expected at a time; above 1, a state that takes more than
-    `snapshot_seconds` to replay gets a snapshot of its own.
+    Args:
+        cache: whether calls are answered from the tree.
+        share: whether workspaces are forks of one prepared one.
+        key: what makes two rollouts meet: "state", that later calls see the same, or "history", the same calls.
+        group: how many rollouts of one task are expected at a time; above 1, snapshots are kept where `policy` says.
+        audit: the share of hits that is run again and compared, 0 to 1.
+        policy, tree, speculator, stats: in place of the usual ones.
+
+    Raises ValueError for a `key` or `audit` that is none.
     """
 
     def __init__(
@@ -76,23 +81,33 @@ class Executor:
         *,
         cache: bool = True,
         share: bool = True,
+        key: Key = "state",
         group: int = 1,
+        audit: float = 0.01,
         snapshot_seconds: float = 0.2,
+        policy: SnapshotPolicy | None = None,
         tree: Tree | None = None,
         speculator: Speculator | None = None,
         stats: Stats | None = None,
     ) -> None:
+        if key not in ("state", "history"):
+            raise ValueError(f"key must be 'state' or 'history', not {key!r}")
+        if not 0 <= audit <= 1:
+            raise ValueError(f"audit must be a share of the hits between 0 and 1, not {audit!r}")
         self.cache = cache
         self.share = share
+        self.key = key
         self.group = group
-        self.snapshot_seconds = snapshot_seconds
+        self.policy = policy if policy is not None else DefaultPolicy(snapshot_seconds)
         self.tree = tree if tree is not None else Tree()
         self.speculator = speculator if speculator is not None else NullSpeculator()
         self.stats = stats if stats is not None else Stats()
+        self._digests = cache and key == "state"
+        self._materialiser = Materialiser(self.tree, self.stats, self._discard, digests=self._digests)
+        self.auditor = Auditor(self.tree, self._materialiser, self.stats, self._discard, audit if cache else 0.0)
         self._flights = Flights()
         self._lock = threading.Lock()
         self._root_locks: dict[Hashable, threading.Lock] = {}
-        self._prepare: dict[Node, Prepare] = {}
         self._forgotten: deque[Node] = deque()
         self._users = 0
         self._closed = False
@@ -112,15 +127,20 @@ class Executor:
         with root_lock:
             root = self.tree.root(key)
             rollout = Rollout(root)
-            if root not in self._prepare:
-                workspace = self._prepared(prepare)
+            prepared = self._materialiser.prepare
+            if root not in prepared:
+                prepared[root] = prepare
                 try:
-                    if self.share:
-                        self._seal_root(root, workspace)
-                    self._prepare[root] = prepare
-                    rollout.adopt(workspace, root)
+                    workspace = self._materialiser.fresh(root)
+                    try:
+                        if self.share:
+                            self._seal_root(root, workspace)
+                        rollout.adopt(workspace, root)
+                    except BaseException:
+                        workspace.close()
+                        raise
                 except BaseException:
-                    workspace.close()
+                    prepared.pop(root, None)
                     raise
         return rollout
 
@@ -141,27 +161,28 @@ class Executor:
         edge = Edge(call, timeout)
         waited = False
         while self._may_share(rollout.node, edge):
-            child = self.tree.match(rollout.node, edge)  # 1
-            if child is not None and child.result is not None:
-                self._count_hit(child, waited)
-                rollout.node = child
-                return child.result
-            flight, leading = self._flights.join(rollout.node, edge)
+            node = rollout.node
+            own = edge in node.steps
+            step = self.tree.match(node, edge, strict=strict(call))  # 1
+            if step is not None:
+                return self._hit(rollout, step, waited=waited, by_state=not own)
+            flight, leading = self._flights.join(_where(node, strict=strict(call)), edge)
             if not leading:
-                waited = flight.wait() is Landing.SHARED
-                if not waited and flight.wait() is Landing.UNSHARED:
+                landing = flight.wait(rollout)
+                waited = landing is Landing.SHARED
+                if landing is Landing.UNSHARED:
                     break
                 continue
             with flight:
-                if self.tree.match(rollout.node, edge) is not None:
+                if self.tree.match(node, edge, strict=strict(call)) is not None:
                     continue  # it landed between our look at the tree and our taking the lead
-                result = self._execute(rollout, edge, private=False)
-                if rollout.node.linked:
+                result, shared = self._execute(rollout, edge, private=False)
+                if shared:
                     flight.land(Landing.SHARED)
                 elif result.exit_reason is not ExitReason.WORKSPACE_LOST:
                     flight.land(Landing.UNSHARED)
                 return result
-        return self._execute(rollout, edge, private=True)
+        return self._execute(rollout, edge, private=True)[0]
 
     def shares(self, rollout: Rollout, call: ToolCall | None, timeout: float) -> bool:
         """Whether what the call gives here may be shared with siblings; without a call: what a verifier says here."""
@@ -169,14 +190,26 @@ class Executor:
 
     def knows(self, rollout: Rollout, call: ToolCall, timeout: float) -> bool:
         """Whether the call would be answered from the tree, as things stand."""
-        return self.shares(rollout, call, timeout) and self.tree.match(rollout.node, Edge(call, timeout)) is not None
+        return self.shares(rollout, call, timeout) and self.tree.knows(rollout.node, Edge(call, timeout), strict=strict(call))
 
     def hint(self, rollout: Rollout, text: str) -> None:
         """The policy's partial output, for the speculator."""
         self.speculator.hint(rollout.node, text)
 
-    def _execute(self, rollout: Rollout, edge: Edge, *, private: bool) -> ToolResult:
-        """Steps 2 to 5: the call is really run."""
+    def _hit(self, rollout: Rollout, step: Step, *, waited: bool, by_state: bool) -> ToolResult:
+        step.hits += 1
+        self.stats.add(waits=int(waited), hits=int(not waited), saved_seconds=step.seconds)
+        if by_state:
+            self._discard(self.tree.evict())  # the step that was added for it counts, too
+            if not waited:
+                self.stats.add(hits_by_state=1, saved_by_state=step.seconds)
+        rollout.node = step.target
+        rollout.trail.append(step)
+        self.auditor.consider(step)
+        return step.result
+
+    def _execute(self, rollout: Rollout, edge: Edge, *, private: bool) -> tuple[ToolResult, bool]:
+        """Steps 2 to 5: the call is really run. The result, and whether others may have it too."""
         self.stats.add(misses=1)
         draft = self.speculator.take(rollout.node, edge)  # 2
         if draft is not None:
@@ -184,17 +217,18 @@ class Executor:
             rollout.adopt(draft.workspace, rollout.node)
             result = draft.result
         else:
-            workspace = self.materialise(rollout)  # 3
+            workspace = self._materialiser.bring(rollout, strict=private or strict(edge.call))  # 3
             with self.stats.timed("run"):
                 result = workspace.call(edge.call, edge.timeout)
         if result.exit_reason is ExitReason.WORKSPACE_LOST:
             self.stats.add(lost=1)
             rollout.drop()
-            return result
-        self._arrive(rollout, edge, result, private=private or edge in rollout.node.volatile)  # 4
+            return result, False
+        self.stats.add(timeouts=int(result.exit_reason is ExitReason.TIMEOUT))
+        step = self._arrive(rollout, edge, result, private=private or self._is_private(rollout.node, edge, result))  # 4
         self._keep_snapshot(rollout)
         self.speculator.observe(rollout.node)  # 5
-        return result
+        return result, step.linked
 
     def materialise(self, rollout: Rollout) -> Workspace:
         """A live workspace for the rollout, at its node: its own, or a fork; and what is owed replayed in it.
@@ -202,39 +236,32 @@ class Executor:
         Raises WorkspaceLost where its own is dead or where there is no way back to its state; ForkError and
         WorkspaceError where a fork fails.
         """
-        own, node = rollout.workspace, rollout.node
-        if own is not None and not own.alive:
-            self.stats.add(lost=1)
-            rollout.drop()
-            raise WorkspaceLost("cannot run the call: the workspace is gone")
-        if own is not None and rollout.at is node:
-            return own
-        start = rollout.at if own is not None and rollout.at is not None else None
-        source = self.tree.nearest(node)  # pinned, so that nobody evicts it while it is forked
-        try:
-            if start is None or (source is not None and _cheaper(source, start, node)):
-                start = self._fork_into(rollout, source, node)
-        finally:
-            if source is not None:
-                self._unpin(source)
-        with self.stats.timed("replay"):
-            self._replay(rollout, node.path_from(start))
-        if rollout.workspace is None:
-            raise WorkspaceLost("cannot run the call: the workspace was lost while earlier calls were replayed in it")
-        return rollout.workspace
+        return self._materialiser.bring(rollout)
 
     def verify(self, rollout: Rollout, verifier: Callable[[Workspace], float]) -> float:
         """What `verifier` says of the rollout's state, in [0, 1]; it gets a workspace that is closed afterwards.
 
-        Siblings that end in the same state share the verdict. Raises TaskError where the verifier fails or says
-        something else, and as `materialise`.
+        Siblings that end in the same state share the verdict, also those that ask for it at the same time. Raises
+        TaskError where the verifier fails or says something else, and as `materialise`.
         """
         self.stats.add(verified=1)
-        known = rollout.node.verdict
-        if known is not None and self._may_share(rollout.node):
-            self.stats.add(verdicts_shared=1)
-            return known
-        workspace = self.materialise(rollout)
+        while self._may_share(rollout.node):
+            known = rollout.node.verdict
+            if known is not None:
+                self.stats.add(verdicts_shared=1)
+                return known
+            flight, leading = self._flights.join(_where(rollout.node), "verdict")
+            if not leading:
+                flight.wait(rollout)
+                continue
+            with flight:
+                if rollout.node.verdict is None:
+                    return self._judge(rollout, verifier)
+        return self._judge(rollout, verifier)
+
+    def _judge(self, rollout: Rollout, verifier: Callable[[Workspace], float]) -> float:
+        workspace = self._materialiser.bring(rollout)
+        node = rollout.node
         try:
             with self.stats.timed("verify"):
                 verdict = float(verifier(workspace))
@@ -246,7 +273,7 @@ class Executor:
             raise TaskError(f"the verifier failed: {type(error).__name__}: {error}") from error
         finally:
             rollout.drop()  # the verifier may have changed it: nobody is to run on in there
-        rollout.node.verdict = verdict
+        node.verdict = verdict
         return verdict
 
     # -- states to come back to
@@ -263,10 +290,10 @@ class Executor:
         try:
             if rollout.workspace is not None and rollout.at is rollout.node and self.share:
                 self._attach(place.node, rollout.workspace)
-            elif _unreplayable(place.node):
+            elif unreplayable(place.node):
                 raise WorkspaceLost("cannot keep the state: it cannot be replayed, and there is no workspace to seal")
         except WorkspaceError as error:
-            if _unreplayable(place.node):
+            if unreplayable(place.node):
                 place.release()
                 raise
             _log.info("a state is kept without a snapshot and will be replayed: %s", error)
@@ -302,17 +329,12 @@ class Executor:
         """Let go of every snapshot and draft. Rollouts are closed by their owners. Idempotent."""
         with self._lock:
             self._closed = True
-            self._prepare.clear()
+            self._materialiser.prepare.clear()
+        self.auditor.close()
         self.speculator.close()
         _close_all(self.tree.clear())
 
     # -- helpers, in the order of their use
-
-    def _prepared(self, prepare: Prepare) -> Workspace:
-        with self.stats.timed("prepare"):
-            workspace = prepare()
-        self.stats.add(prepared=1)
-        return workspace
 
     def _seal_root(self, root: Node, workspace: Workspace) -> None:
         self.tree.pin(root)
@@ -328,93 +350,51 @@ class Executor:
         if self._closed:
             snapshot.close()
             return
-        self._evict(self.tree.attach(node, snapshot))
+        self._discard(self.tree.attach(node, snapshot))
 
     def _may_share(self, node: Node, edge: Edge | None = None) -> bool:
         if not self.cache or node.private:
             return False
-        return edge is None or (edge not in node.volatile and cacheable(edge.call))
+        return edge is None or (not _volatile(node, edge) and cacheable(edge.call))
 
-    def _count_hit(self, child: Node, waited: bool) -> None:
-        self.stats.add(waits=int(waited), hits=int(not waited), saved_seconds=child.seconds)
+    def _is_private(self, node: Node, edge: Edge, result: ToolResult) -> bool:
+        """Whether what the call gave is nobody else's, as one can tell by now."""
+        return result.exit_reason in UNCACHED or _volatile(node, edge) or bool(seen(edge.call, result))
 
-    def _fork_into(self, rollout: Rollout, source: Node | None, node: Node) -> Node:
-        """Give the rollout a fork of `source`, or a freshly prepared workspace; returns the node where that stands."""
-        start = source if source is not None else node.root
-        if any(step.private for step in node.path_from(start)) and _unreplayable(node, start):
-            raise WorkspaceLost(
-                "cannot bring the workspace back: its state depends on a call that gives something else each time"
-            )
-        if source is not None:
-            snapshot = cast("Snapshot | None", source.snapshot)
-            if snapshot is None:  # pinned, so only the executor's own end takes it away
-                raise WorkspaceLost("cannot fork a workspace: the executor is closed")
-            with self.stats.timed("fork"):
-                (child,) = snapshot.fork(1)
-            if isinstance(child, WorkspaceError):
-                raise child
-            self.stats.add(forks=1)
-        else:
-            prepare = self._prepare.get(start)
-            if prepare is None:
-                raise WorkspaceLost("cannot prepare a workspace: the executor is closed")
-            child = self._prepared(prepare)
-        rollout.adopt(child, start)
-        return start
-
-    def _replay(self, rollout: Rollout, path: Iterable[Node]) -> None:
-        """Run the calls that led along `path` in the rollout's workspace.
-
-        Where one gives something else than its record says, the record's branch is dropped, and what is true from there
-        on is what the workspace says.
-        """
-        diverged = False
-        for step in path:
-            edge, recorded = step.edge, step.result
-            if rollout.workspace is None or edge is None or recorded is None:
-                return
-            self.stats.add(replays=1)
-            result = rollout.workspace.call(edge.call, edge.timeout)
-            if result.exit_reason is ExitReason.WORKSPACE_LOST:
-                self.stats.add(lost=1)
-                rollout.drop()
-                return
-            if not diverged and agree(recorded, result):
-                rollout.at = step
-                continue
-            if not diverged:
-                diverged = True
-                self.stats.add(replay_mismatches=1)
-                _log.info("a replayed call gave something else than before and is not shared any more: %s", edge.call)
-                if not step.private:
-                    self._evict(self.tree.forget(step))
-                rollout.node = rollout.at if rollout.at is not None else rollout.node
-            self._arrive(rollout, edge, result, private=True)
-
-    def _arrive(self, rollout: Rollout, edge: Edge, result: ToolResult, *, private: bool) -> None:
+    def _arrive(self, rollout: Rollout, edge: Edge, result: ToolResult, *, private: bool) -> Step:
         """The call has been made: enter the state it led to, and move there."""
-        if result.exit_reason is ExitReason.TIMEOUT:
-            self.stats.add(timeouts=1)
-        private = private or result.exit_reason in _UNCACHED
-        child, evicted = self.tree.insert(rollout.node, edge, result, private=private)
-        rollout.move(child)
-        self._evict(evicted)
+        node, at, workspace = rollout.node, rollout.at, rollout.workspace
+        if private or node.private or at is None or workspace is None or not self.cache:
+            step, gone = self.tree.insert(node, edge, result, private=private)
+            theirs = step
+        else:
+            digest = self._materialiser.digest(workspace, at, edge) if self._digests else None
+            theirs, gone = self.tree.insert(at, edge, result, digest)
+            step = theirs
+            if at is not node:  # the workspace came another way to this state
+                step, more = self.tree.follow(node, theirs)
+                gone = [*gone, *more]
+        rollout.move(step, theirs.target)
+        rollout.trail.append(step)
+        self._discard(gone)
+        return step
 
     def _keep_snapshot(self, rollout: Rollout) -> None:
-        """Keep a snapshot here where siblings are expected and replaying to here would take them long."""
+        """Keep a snapshot here where siblings are expected and the policy says that it pays."""
         node, workspace = rollout.node, rollout.workspace
-        if not (self.share and self.group > 1 and node.linked and workspace is not None):
+        if not (self.share and self.group > 1 and node.linked and workspace is not None and rollout.at is node):
             return
         nearest = self.tree.nearest(node)
         if nearest is None:
             return
+        holder, base = nearest
         try:
-            if _replay_seconds(nearest, node) > self.snapshot_seconds:
+            if self.policy.place(Site(node, replay_seconds(base, node), self.group)):
                 self._attach(node, workspace)
         except WorkspaceError as error:
             _log.info("no snapshot is kept after %s: %s", node.edge.call if node.edge else "", error)
         finally:
-            self._unpin(nearest)
+            self._unpin(holder)
 
     def _sweep(self) -> None:
         """Unpin the places that were thrown away without being released."""
@@ -422,38 +402,23 @@ class Executor:
             self._unpin(self._forgotten.popleft())
 
     def _unpin(self, node: Node) -> None:
-        self._evict(self.tree.unpin(node))
+        self._discard(self.tree.unpin(node))
 
-    def _evict(self, snapshots: list[Closable]) -> None:
+    def _discard(self, snapshots: list[Closable]) -> None:
         if snapshots:
             self.stats.add(snapshots_evicted=len(snapshots))
             _close_all(snapshots)
 
 
-def _close_all(snapshots: Iterable[Closable]) -> None:
+def _where(node: Node, *, strict: bool = False) -> object:
+    """What siblings have in common that may share a call in flight: the state, or only the history."""
+    return node if strict or node.state is None else node.state
+
+
+def _volatile(node: Node, edge: Edge) -> bool:
+    return edge in node.volatile or (node.state is not None and edge in node.state.volatile)
+
+
+def _close_all(snapshots: list[Closable]) -> None:
     for snapshot in snapshots:
         snapshot.close()
-
-
-def _replay_seconds(start: Node, node: Node) -> float:
-    return sum(step.seconds for step in node.path_from(start))
-
-
-def _cheaper(source: Node, own: Node, node: Node) -> bool:
-    """Whether a fork of `source` reaches `node` in less time than the workspace that stands at `own`."""
-    return _FORK_SECONDS + _replay_seconds(source, node) < _replay_seconds(own, node)
-
-
-def _unreplayable(node: Node, start: Node | None = None) -> bool:
-    """Whether a call on the way from `start` (the root unless given) to `node` depends on more than the state."""
-    path = node.path_from(start if start is not None else node.root)
-    return any(
-        step.result is not None
-        and step.edge is not None
-        and (
-            step.result.exit_reason in _UNCACHED
-            or not cacheable(step.edge.call)
-            or (step.parent is not None and step.edge in step.parent.volatile)
-        )
-        for step in path
-    )

@@ -19,7 +19,7 @@ from bunshin_gym.executor import Executor
 from bunshin_gym.picture import Branch, grow
 from bunshin_gym.rollout import Rollout
 from bunshin_gym.tools import ExitReason, ToolCall, ToolResult
-from bunshin_gym.tree import Node
+from bunshin_gym.tree import Node, Step
 from bunshin_gym.workspace import Workspace
 
 __all__ = ["Group", "Played", "play", "repeat"]
@@ -139,14 +139,14 @@ class Group:
     def tree(self) -> Branch:
         """Which calls the rollouts shared, and where they parted. While the executor is open."""
         with self._lock:
-            ends = [(self.played[index].name, rollout.node) for index, rollout in sorted(self._rollouts.items())]
-        shared: dict[Node, list[tuple[str, Node]]] = {}
-        for name, node in ends:
-            shared.setdefault(node.root, []).append((name, node))
+            rollouts = [(self.played[index].name, rollout) for index, rollout in sorted(self._rollouts.items())]
+        shared: dict[Node, list[tuple[str, list[Step]]]] = {}
+        for name, rollout in rollouts:
+            shared.setdefault(rollout.node.root, []).append((name, rollout.trail))
         roots = [grow(self.name, root, below) for root, below in shared.items()]
         if len(roots) == 1:
             return roots[0]
-        return Branch(self.name, rollouts=len(ends), children=[child for root in roots for child in root.children])
+        return Branch(self.name, rollouts=len(rollouts), children=[child for root in roots for child in root.children])
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,7 @@
 """The call tree of a run as something to keep and to look at: which calls rollouts shared, and where they parted.
 
-A branch is one call and what followed it. Rollouts that were answered from the same node of the executor's tree run
-through the same branch; a call that depends on more than the state gives each rollout a branch of its own.
+A branch is one call and what followed it. Rollouts that made the same calls run through the same branches; a call that
+depends on more than the state gives each rollout a branch of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bunshin_gym.errors import TaskError
-from bunshin_gym.tree import Node
+from bunshin_gym.tree import Node, Step
 
 __all__ = ["Branch", "draw", "grow"]
 
@@ -44,35 +44,31 @@ class Branch:
             raise TaskError(f"this is no call tree: {error}") from error
 
 
-def grow(name: str, root: Node, ends: Iterable[tuple[str, Node]]) -> Branch:
-    """The tree from `root` to where each rollout (its name, its node) stands."""
+def grow(name: str, root: Node, trails: Iterable[tuple[str, Iterable[Step]]]) -> Branch:
+    """The tree from `root` along the calls that each rollout (its name, its trail) was answered."""
     top = Branch(name, snapshot=root.snapshot is not None)
-    at: dict[Node, Branch] = {root: top}
-    for rollout, node in ends:
+    known: dict[tuple[int, object], Branch] = {}
+    for rollout, trail in trails:
         branch = top
         top.rollouts += 1
-        for step in node.path_from(root):
-            known = at.get(step)
-            if known is None:
-                known = at[step] = _branch(step)
-                branch.children.append(known)
-            branch = known
+        for step in trail:
+            key = (id(branch), step if step.private else step.edge)
+            below = known.get(key)
+            if below is None:
+                below = known[key] = _branch(step)
+                branch.children.append(below)
+            branch = below
             branch.rollouts += 1
         branch.ends.append(rollout)
     return top
 
 
-def _branch(step: Node) -> Branch:
-    call = step.edge.call if step.edge is not None else None
-    args = call.args if call is not None else {}
+def _branch(step: Step) -> Branch:
+    call = step.edge.call
+    args = call.args
     text = str(args.get("command") or args.get("code") or args.get("path") or args.get("argv") or call)
-    return Branch(
-        text,
-        step.result.exit_code if step.result is not None else None,
-        step.seconds,
-        step.private,
-        step.snapshot is not None,
-    )
+    snapshot = step.target is not step.source and step.target.snapshot is not None
+    return Branch(text, step.result.exit_code, step.seconds, step.private, snapshot)
 
 
 def draw(tree: Branch, *, width: int = 100, colour: bool = True) -> str:

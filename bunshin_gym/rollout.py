@@ -1,17 +1,19 @@
 """Where an episode stands: a node of the tree, and perhaps a live workspace.
 
-After a hit the rollout moves on and its workspace stays behind: the calls between `at` (where the workspace is) and
-`node` (where the rollout is) are a debt, paid when a miss needs a live workspace. A rollout may be closed from another
-thread while its own is still at work: a workspace that arrives afterwards is closed at once.
+After a hit the rollout moves on and its workspace stays behind: the calls between `base` (where the workspace is) and
+`node` (where the rollout is) are a debt, paid when a miss needs a live workspace. The workspace may have come another
+way to the same state: `at` is its own history, and is not `base` then. A rollout may be closed from another thread
+while its own is still at work: a workspace that arrives afterwards is closed at once.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Protocol
 
 from bunshin_gym.errors import WorkspaceLost
-from bunshin_gym.tree import Node
+from bunshin_gym.tree import Node, Step
 from bunshin_gym.workspace import Workspace
 
 __all__ = ["Rollout"]
@@ -26,27 +28,35 @@ class Anchor(Protocol):
 class Rollout:
     """One episode in progress. Used by one thread at a time, but for `close`.
 
-    `anchor` keeps the snapshot of the node it starts from until the rollout has a workspace of its own.
+    `anchor` keeps the snapshot of the node it starts from until the rollout has a workspace of its own. `trail` holds
+    every call it was answered, in order.
     """
 
     def __init__(self, node: Node, anchor: Anchor | None = None) -> None:
         self.node = node
         self.anchor = anchor
         self.at: Node | None = None
+        self.base: Node | None = None
         self.workspace: Workspace | None = None
+        self.trail: list[Step] = []
         self._lock = threading.Lock()
         self._closed = False
+        self._watchers: list[Callable[[], None]] = []
 
     @property
     def closed(self) -> bool:
         return self._closed
 
-    def adopt(self, workspace: Workspace, at: Node) -> None:
-        """Take over a workspace that stands at `at`, in place of the old one. Raises WorkspaceLost once closed."""
+    def adopt(self, workspace: Workspace, at: Node, base: Node | None = None) -> None:
+        """Take over a workspace that stands at `at`, in place of the old one. Raises WorkspaceLost once closed.
+
+        `base`: the node of this rollout's own history that is of the same state; `at` itself unless given.
+        """
         with self._lock:
             closed = self._closed
             old, self.workspace = self.workspace, None if closed else workspace
             self.at = None if closed else at
+            self.base = None if closed else base if base is not None else at
         self._weigh()
         if old is not None:
             old.close()
@@ -54,14 +64,32 @@ class Rollout:
             workspace.close()
             raise WorkspaceLost("cannot give the rollout a workspace: the rollout was closed")
 
-    def move(self, node: Node) -> None:
-        """The workspace has made the call that leads to `node`."""
-        self.node = self.at = node
+    def stands(self, node: Node, *, strict: bool) -> bool:
+        """Whether its workspace is at `node`: by the same calls if `strict`, else perhaps by others."""
+        return self.workspace is not None and self.base is node and (self.at is node or not strict)
+
+    def move(self, step: Step, at: Node) -> None:
+        """The workspace has made a call, and is at `at`, which to this rollout is where `step` led."""
+        self.node = self.base = step.target
+        self.at = at
+
+    def watch(self, on_close: Callable[[], None]) -> None:
+        """Have `on_close()` called when the rollout is closed; at once where it is."""
+        with self._lock:
+            self._watchers.append(on_close)
+            closed = self._closed
+        if closed:
+            on_close()
+
+    def unwatch(self, on_close: Callable[[], None]) -> None:
+        with self._lock:
+            self._watchers.remove(on_close)
 
     def drop(self) -> None:
         """Let go of the workspace; the rollout stays where it is."""
         with self._lock:
-            old, self.workspace, self.at = self.workspace, None, None
+            old, self.workspace = self.workspace, None
+            self.at = self.base = None
         if old is not None:
             old.close()
 
@@ -69,6 +97,9 @@ class Rollout:
         """The end of the rollout. Idempotent."""
         with self._lock:
             self._closed = True
+            watchers = list(self._watchers)
+        for watcher in watchers:
+            watcher()
         self._weigh()
         self.drop()
 

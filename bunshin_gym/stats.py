@@ -18,8 +18,10 @@ class Stats:
 
     `calls` = `hits` + `waits` + `misses`: answered from the tree, answered by a sibling that was running the same
     call, and run. `invalid` actions are no calls. `saved_seconds` is what the calls of hits and waits had taken when
-    they were run. `seconds` holds the time spent per stage (`prepare`, `fork`, `replay`, `run`, `snapshot`, `verify`),
-    summed over threads.
+    they were run. `hits_by_state` of the hits were made at another node of the state, `saved_by_state` are their
+    seconds. `audits` of the hits were run again; `false_hits` of those gave something else, and `false_hit_calls` says
+    which calls. `seconds` holds the time spent per stage (`prepare`, `fork`, `replay`, `run`, `digest`, `snapshot`,
+    `verify`, `audit`), summed over threads.
     """
 
     calls: int = 0
@@ -39,7 +41,17 @@ class Stats:
     verdicts_shared: int = 0
     invalid: int = 0
     overdue: int = 0
+    hits_by_state: int = 0
+    digests: int = 0
+    digests_failed: int = 0
+    unique_states: int = 0
+    audits: int = 0
+    audits_failed: int = 0
+    audits_skipped: int = 0
+    false_hits: int = 0
     saved_seconds: float = 0.0
+    saved_by_state: float = 0.0
+    false_hit_calls: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -48,6 +60,13 @@ class Stats:
         with self._lock:
             for name, amount in amounts.items():
                 setattr(self, name, getattr(self, name) + amount)
+
+    def false_hit(self, call: str) -> None:
+        """Count a false hit; the first hundred calls are kept by name."""
+        with self._lock:
+            self.false_hits += 1
+            if len(self.false_hit_calls) < 100:
+                self.false_hit_calls.append(call)
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -64,4 +83,4 @@ class Stats:
         """A copy as plain values, for printing and JSON."""
         with self._lock:
             public = {f.name: getattr(self, f.name) for f in fields(self) if not f.name.startswith("_")}
-            return public | {"seconds": dict(self.seconds)}
+            return public | {"seconds": dict(self.seconds), "false_hit_calls": list(self.false_hit_calls)}

@@ -1,91 +1,44 @@
 """The call tree: which states are known, which call leads from one to the next, and what it gave.
 
-A node is a state; an edge is a call with all that changes its meaning (tool, exact arguments, time limit). Nodes are
-identified by the exact calls that led to them from a root (`key="history"`). The tree knows no processes and does no
-I/O: a node may hold a *snapshot*, which to the tree is just something to keep and to hand back to be closed.
+A *node* is one history: a root, and the calls that changed something since. A *state* is what later calls can see; all
+nodes with the same digest are of one state, and know what any of them was answered. A *step* is a call that was made at
+a node: what it gave, and the node it led to. A call that changed nothing at all leads back to the node it was made at.
 
-Every method is safe from any thread. Snapshots the tree lets go of are returned, and the caller closes them: outside
-the tree's lock, since closing may take time.
+So a call is looked up among the steps of its node, and then among those of its state. A call that can notice what a
+digest leaves out (`strict`: modification times, say) is looked up at its node only. An answer found at another node of
+the state gives the asker a node of its own, below its own: its history stays its own.
 
-A node is *linked* while it can be found from its parent. Nodes that are private to one rollout (below a call that
-depends on more than the state) are never linked; they work in all other respects.
+Without digests (`key="history"`) no node has a state, and only the exact calls that led somewhere count.
+
+The tree knows no processes and does no I/O: a node may hold a *snapshot*, which to the tree is just something to keep
+and to hand back to be closed. Every method is safe from any thread. Snapshots the tree lets go of are returned, and the
+caller closes them: outside the tree's lock, since closing may take time.
+
+A node is *linked* while it can be found from its root. Nodes that are private to one rollout (below a call that depends
+on more than the state) are never linked; they work in all other respects.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Hashable, Iterator
 
-from bunshin_gym.tools import ToolCall, ToolResult
+from bunshin_gym.node import Closable, Edge, Node, State, Step
+from bunshin_gym.state import StateDigest
+from bunshin_gym.tools import ToolResult
 
-__all__ = ["Edge", "Node", "Tree"]
+__all__ = ["Closable", "Edge", "Node", "State", "Step", "Tree"]
 
-
-class Closable(Protocol):
-    """All the tree knows of a snapshot."""
-
-    def close(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class Edge:
-    """A call from a state. Two edges are equal when call and time limit (seconds) are."""
-
-    call: ToolCall
-    timeout: float
-
-
-@dataclass(eq=False)
-class Node:
-    """A state. `edge` and `result` tell how it was reached and what that gave; both are None at a root.
-
-    `volatile` holds the calls that turned out to give something else each time. `verdict` is what the task's verifier
-    said in this state, once it has.
-    """
-
-    parent: Node | None = None
-    edge: Edge | None = None
-    result: ToolResult | None = None
-    private: bool = False
-    children: dict[Edge, Node] = field(default_factory=dict)
-    volatile: set[Edge] = field(default_factory=set)
-    snapshot: Closable | None = None
-    pins: int = 0
-    linked: bool = False
-    verdict: float | None = None
-
-    @property
-    def seconds(self) -> float:
-        """What its call took."""
-        return self.result.duration if self.result is not None else 0.0
-
-    @property
-    def root(self) -> Node:
-        node = self
-        while node.parent is not None:
-            node = node.parent
-        return node
-
-    def path_from(self, ancestor: Node) -> list[Node]:
-        """The nodes below `ancestor` down to this one, in order."""
-        path: list[Node] = []
-        node = self
-        while node is not ancestor:
-            path.append(node)
-            if node.parent is None:
-                raise ValueError("not an ancestor")
-            node = node.parent
-        return path[::-1]
+# What a step takes in memory beside its result, roughly: it counts for steps that share theirs, too.
+_STEP_BYTES = 512
 
 
 class Tree:
     """Roots by key, and everything below them.
 
-    `max_bytes` bounds the results kept: the branch that was used longest ago goes first. `max_snapshots` bounds the
-    snapshots of nodes that nobody pins.
+    `max_bytes` bounds what the steps take: the end of a branch that was used longest ago goes first. `max_snapshots`
+    bounds the snapshots of nodes that nobody pins.
     """
 
     def __init__(self, max_bytes: int = 256 << 20, max_snapshots: int = 16) -> None:
@@ -93,7 +46,8 @@ class Tree:
         self.max_snapshots = max_snapshots
         self._lock = threading.RLock()
         self._roots: dict[Hashable, Node] = {}
-        self._recent: OrderedDict[Node, None] = OrderedDict()  # linked nodes, the one used longest ago first
+        self._states: dict[tuple[Node, bytes], State] = {}
+        self._recent: OrderedDict[Step, None] = OrderedDict()  # linked steps, the one used longest ago first
         self._held: OrderedDict[Node, None] = OrderedDict()  # nodes with a snapshot, likewise
         self._bytes = 0
 
@@ -102,45 +56,95 @@ class Tree:
     def root(self, key: Hashable) -> Node:
         """The root of that key, made where there is none."""
         with self._lock:
-            return self._roots.setdefault(key, Node(linked=True))
+            root = self._roots.get(key)
+            if root is None:
+                root = self._roots[key] = Node.root_of(key)
+            return root
 
-    def match(self, node: Node, edge: Edge) -> Node | None:
-        """The state the call leads to from `node`, if it is known."""
+    def match(self, node: Node, edge: Edge, *, strict: bool = False) -> Step | None:
+        """What the call gives at `node`, if it is known: to the node itself or, unless `strict`, to its state.
+
+        What was found by its state is a new step of the node: the caller asks `evict` for what has to go for it.
+        """
         with self._lock:
-            child = node.children.get(edge)
-            if child is not None:
-                self._recent.move_to_end(child)
-            return child
+            step = node.steps.get(edge)
+            if step is not None and self._leads_on(step):
+                self._recent.move_to_end(step)
+                return step
+            state = node.state
+            if strict or state is None or not node.linked or edge in state.volatile:
+                return None
+            found = state.steps.get(edge)
+            if found is None or found.target.state is None or not self._leads_on(found):
+                return None
+            self._recent.move_to_end(found)
+            return self._alias(node, found)
 
-    def nearest(self, node: Node) -> Node | None:
-        """`node` or its closest ancestor with a snapshot, pinned: the caller unpins it."""
+    def knows(self, node: Node, edge: Edge, *, strict: bool = False) -> bool:
+        """Whether `match` would find it. Changes nothing."""
+        with self._lock:
+            if edge in node.steps:
+                return True
+            state = node.state
+            return not strict and state is not None and node.linked and edge in state.steps
+
+    def nearest(self, node: Node, *, strict: bool = False) -> tuple[Node, Node] | None:
+        """The closest snapshot to start from: the node that holds it, pinned (the caller unpins it), and where it is.
+
+        The second is `node` or an ancestor of it. Unless `strict`, the first may be another node of the second's state.
+        """
         with self._lock:
             at: Node | None = node
-            while at is not None and at.snapshot is None:
+            while at is not None:
+                holder = at if at.snapshot is not None else None
+                if holder is None and not strict and at.state is not None:
+                    holder = next((other for other in at.state.nodes if other.snapshot is not None), None)
+                if holder is not None:
+                    self._held.move_to_end(holder)
+                    holder.pins += 1
+                    return holder, at
                 at = at.parent
-            if at is not None:
-                self._held.move_to_end(at)
-                at.pins += 1
-            return at
+            return None
 
     # -- growing
 
-    def insert(self, node: Node, edge: Edge, result: ToolResult, *, private: bool) -> tuple[Node, list[Closable]]:
-        """The state a call led to from `node`; a private one is found by nobody else. Returns what was evicted, too."""
-        private = private or node.private
+    def settle(self, node: Node, digest: StateDigest) -> None:
+        """What the state at `node` is. Once said, it stays."""
         with self._lock:
-            known = node.children.get(edge)
-            if known is not None and not private:
+            if node.strict is None:
+                node.strict = digest.strict
+                if node.state is not None and node.linked:
+                    node.state.exact.setdefault(digest.strict, node)
+            if node.state is None and node.linked:
+                self._enter(node, digest.loose)
+
+    def insert(
+        self, node: Node, edge: Edge, result: ToolResult, digest: StateDigest | None = None, *, private: bool = False
+    ) -> tuple[Step, list[Closable]]:
+        """A call that was made at `node`: what it gave, and the state it led to, where that is known.
+
+        A private one is found by nobody else. Returns the step, and what was evicted.
+        """
+        with self._lock:
+            if private or node.private:
+                return Step(edge, result, node, Node(node, private=True)), []
+            known = node.steps.get(edge)
+            if known is not None:
                 return known, []
-            child = Node(node, edge, result, private)
-            if private or not node.linked:
-                # Below a branch that was dropped nothing can be found, but whoever stands there goes on.
-                return child, []
-            child.linked = True
-            node.children[edge] = child
-            self._recent[child] = None
-            self._bytes += result.size
-            return child, self.evict()
+            target = self._same(node, digest) if digest is not None else None
+            step = Step(edge, result, node, target or Node(node))
+            self._link(step, result.size)
+            if digest is not None and step.owns:
+                step.target.strict = digest.strict
+                if step.target.linked:
+                    self._enter(step.target, digest.loose)
+            return step, self.evict()
+
+    def follow(self, node: Node, step: Step) -> tuple[Step, list[Closable]]:
+        """The same call at another node of the state: known to lead to the same state, and to give the same."""
+        with self._lock:
+            known = node.steps.get(step.edge)
+            return (known, []) if known is not None else (self._alias(node, step), self.evict())
 
     def attach(self, node: Node, snapshot: Closable) -> list[Closable]:
         """Keep a snapshot at `node`. Returns those that have to go: perhaps this one, where there is one already."""
@@ -165,22 +169,44 @@ class Tree:
 
     # -- shrinking
 
-    def forget(self, node: Node) -> list[Closable]:
-        """Drop the branch that begins with `node`: its call gave something else this time, and is not trusted again."""
+    def forget(self, step: Step) -> list[Closable]:
+        """The call gave something else this time: it is not trusted again, here or anywhere in this state."""
         with self._lock:
-            if node.parent is not None and node.edge is not None:
-                node.parent.volatile.add(node.edge)
-            return self._unlink(node)
+            node, edge = step.source, step.edge
+            node.volatile.add(edge)
+            gone: list[Closable] = []
+            if node.state is not None:
+                node.state.volatile.add(edge)
+                for other in list(node.state.nodes):
+                    if edge in other.steps:
+                        gone += self._unlink(other.steps[edge])
+            if step.linked:
+                gone += self._unlink(step)
+            return gone
+
+    def release(self, node: Node) -> list[Closable]:
+        """Let go of the node's snapshot, unless it is pinned."""
+        with self._lock:
+            return self._release(node)
 
     def evict(self) -> list[Closable]:
         """Bring the tree within its bounds."""
         with self._lock:
             gone: list[Closable] = []
+            spared = 0
             while self._bytes > self.max_bytes and self._recent:
-                gone += self._unlink(next(iter(self._recent)))
-            unpinned = [node for node in self._held if node.pins == 0]
-            for node in unpinned[: max(0, len(unpinned) - self.max_snapshots)]:
-                gone += self._release(node)
+                step = next(iter(self._recent))
+                # What leads to steps that are still used goes after them, not with them.
+                if step.owns and step.target.steps and spared < len(self._recent):
+                    self._recent.move_to_end(step)
+                    spared += 1
+                    continue
+                gone += self._unlink(step)
+            surplus = len(self._held) - self.max_snapshots
+            if surplus > 0:
+                unpinned = [node for node in self._held if node.pins == 0]
+                for node in unpinned[: max(0, len(unpinned) - self.max_snapshots)]:
+                    gone += self._release(node)
             return gone
 
     def clear(self) -> list[Closable]:
@@ -192,34 +218,120 @@ class Tree:
             self._held.clear()
             self._recent.clear()
             self._roots.clear()
+            self._states.clear()
             self._bytes = 0
             return gone
 
+    # -- looking
+
     @property
     def size(self) -> tuple[int, int, int]:
-        """Linked nodes, bytes of results, snapshots."""
+        """Linked steps, the bytes they take, snapshots."""
         with self._lock:
             return len(self._recent), self._bytes, len(self._held)
 
-    def _unlink(self, node: Node) -> list[Closable]:
+    @property
+    def states(self) -> int:
+        """How many different states are known."""
+        with self._lock:
+            return len(self._states)
+
+    def held(self) -> list[Node]:
+        """The nodes with a snapshot, the one used longest ago first."""
+        with self._lock:
+            return list(self._held)
+
+    def roots(self) -> Iterator[tuple[Hashable, Node]]:
+        """Every root with its key."""
+        with self._lock:
+            return iter(list(self._roots.items()))
+
+    # -- helpers, under the lock
+
+    def _enter(self, node: Node, loose: bytes) -> None:
+        key = (node.root, loose)
+        state = self._states.get(key)
+        if state is None:
+            state = self._states[key] = State(loose)
+        node.state = state
+        state.nodes[node] = None
+        if node.strict is not None:
+            state.exact.setdefault(node.strict, node)
+        for edge, step in node.steps.items():
+            state.steps.setdefault(edge, step)
+        state.volatile |= node.volatile
+
+    def _same(self, node: Node, digest: StateDigest) -> Node | None:
+        """The node, `node` or another one, from which nothing at all differs."""
+        if digest.strict == node.strict:
+            return node
+        state = self._states.get((node.root, digest.loose)) if node.linked else None
+        return state.exact.get(digest.strict) if state is not None else None
+
+    def _leads_on(self, step: Step) -> bool:
+        """Whether the step's target is still to be found: if not, neither is the step."""
+        if not step.target.linked:
+            self._unlink(step)  # it does not own its target, so there is nothing to be handed back
+        return step.target.linked
+
+    def _alias(self, node: Node, found: Step) -> Step:
+        step = Step(found.edge, found.result, node, node if found.target is found.source else Node(node))
+        self._link(step, 0)
+        if step.owns and step.target.linked and found.target.state is not None:
+            step.target.state = found.target.state
+            step.target.state.nodes[step.target] = None
+        return step
+
+    def _link(self, step: Step, size: int) -> None:
+        """Make a step to be found from its node. Below a branch that was dropped nothing is, but one goes on there."""
+        node = step.source
         if not node.linked:
+            return
+        step.linked = step.target.linked = True
+        step.size = size + _STEP_BYTES
+        node.steps[step.edge] = step
+        if node.state is not None and step.edge not in node.state.volatile:
+            node.state.steps.setdefault(step.edge, step)
+        self._recent[step] = None
+        self._bytes += step.size
+
+    def _unlink(self, step: Step) -> list[Closable]:
+        if not step.linked:
             return []
-        if node.parent is not None and node.edge is not None:
-            node.parent.children.pop(node.edge, None)
         gone: list[Closable] = []
-        branch = [node]
+        branch = [step]
         while branch:
             at = branch.pop()
-            branch += at.children.values()
-            at.children.clear()
+            if not at.linked:
+                continue
             at.linked = False
+            at.source.steps.pop(at.edge, None)
+            state = at.source.state
+            if state is not None and state.steps.get(at.edge) is at:
+                del state.steps[at.edge]
+                other = next((node.steps[at.edge] for node in state.nodes if at.edge in node.steps), None)
+                if other is not None:
+                    state.steps[at.edge] = other
             self._recent.pop(at, None)
-            self._bytes -= at.result.size if at.result is not None else 0
-            gone += self._release(at)
+            self._bytes -= at.size
+            if at.owns:
+                branch += at.target.steps.values()
+                gone += self._drop(at.target)
         return gone
 
+    def _drop(self, node: Node) -> list[Closable]:
+        """A node that is not to be found any more."""
+        node.linked = False
+        state = node.state
+        if state is not None:
+            state.nodes.pop(node, None)
+            if node.strict is not None and state.exact.get(node.strict) is node:
+                del state.exact[node.strict]
+            if not state.nodes:
+                self._states.pop((node.root, state.loose), None)
+        return self._release(node)
+
     def _release(self, node: Node) -> list[Closable]:
-        """Let go of the node's snapshot unless it is pinned."""
         if node.pins > 0 or node.snapshot is None:
             return []
         snapshot, node.snapshot = node.snapshot, None

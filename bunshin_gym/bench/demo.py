@@ -17,10 +17,10 @@ from typing import Any
 from bunshin_gym.bench.meter import Meter
 from bunshin_gym.executor import Executor
 from bunshin_gym.group import Group, Played, play, repeat
+from bunshin_gym.looks import agree
 from bunshin_gym.scripted import scripts_of
 from bunshin_gym.task import Task
 from bunshin_gym.tools import ToolResult
-from bunshin_gym.tools.purity import agree
 from bunshin_gym.workspace import WorkspaceSpec
 
 __all__ = ["MODES", "Outcome", "Report", "measure"]

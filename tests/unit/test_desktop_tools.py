@@ -9,9 +9,9 @@ import pytest
 
 from bunshin_gym.actions import Invalid, Submit
 from bunshin_gym.desktop.env import DESKTOP_INTERFACE
+from bunshin_gym.looks import cacheable
 from bunshin_gym.tools import ToolCall, lowered
 from bunshin_gym.tools.desktop import SETTLE
-from bunshin_gym.tools.purity import cacheable
 
 
 def operations(tool: str, **args: Any) -> list[Any]:

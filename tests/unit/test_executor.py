@@ -197,13 +197,13 @@ def test_a_replay_that_disagrees_drops_the_branch_and_what_is_true_now_rules(
         return 0
 
     monkeypatch.setitem(dummy_commands.COMMANDS, "changing", changing)  # type: ignore[arg-type]
-    assert run(executor, first, "changing").output == "0\n"
+    assert run(executor, first, "echo x > f; changing").output == "0\n"
     assert run(executor, first, "echo below").output == "below\n"
-    assert run(executor, second, "changing").output == "0\n"  # believed, so far
+    assert run(executor, second, "echo x > f; changing").output == "0\n"  # believed, so far
     assert run(executor, second, "pwd").output == "/work\n"
     assert executor.stats.replay_mismatches == 1
     assert second.node.private
-    assert run(executor, third, "changing").output == "2\n"  # not believed any more
+    assert run(executor, third, "echo x > f; changing").output == "2\n"  # not believed any more
     assert run(executor, first, "echo still here").output == "still here\n"
 
 

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bunshin_gym import ToolCall, ToolResult
+from bunshin_gym.state import DIGEST_SIZE, StateDigest, combine
 from bunshin_gym.tree import Edge, Node, Tree
 
 
@@ -24,8 +25,9 @@ def edge(command: str, timeout: float = 1.0) -> Edge:
 
 def grow(tree: Tree, node: Node, *commands: str) -> Node:
     for command in commands:
-        node, gone = tree.insert(node, edge(command), ToolResult(command, duration=1.0), private=False)
+        step, gone = tree.insert(node, edge(command), ToolResult(command, duration=1.0))
         assert not gone
+        node = step.target
     return node
 
 
@@ -33,7 +35,8 @@ def test_the_same_calls_lead_to_the_same_node() -> None:
     tree = Tree()
     node = grow(tree, tree.root("a"), "x", "y")
     assert grow(tree, tree.root("a"), "x", "y") is node
-    assert tree.match(tree.root("a"), edge("x")) is node.parent
+    step = tree.match(tree.root("a"), edge("x"))
+    assert step is not None and step.target is node.parent
     assert tree.match(tree.root("b"), edge("x")) is None
     assert tree.match(tree.root("a"), edge("x ")) is None
     assert tree.match(tree.root("a"), edge("x", timeout=2.0)) is None
@@ -44,8 +47,8 @@ def test_the_same_calls_lead_to_the_same_node() -> None:
 def test_private_nodes_are_found_by_nobody_and_neither_are_those_below() -> None:
     tree = Tree()
     root = tree.root("a")
-    alone, _ = tree.insert(root, edge("date"), ToolResult("now"), private=True)
-    below, _ = tree.insert(alone, edge("x"), ToolResult("x"), private=False)
+    alone = tree.insert(root, edge("date"), ToolResult("now"), private=True)[0].target
+    below = tree.insert(alone, edge("x"), ToolResult("x"))[0].target
     assert tree.match(root, edge("date")) is None
     assert tree.match(alone, edge("x")) is None
     assert below.private
@@ -59,7 +62,7 @@ def test_the_nearest_snapshot_is_pinned() -> None:
     token = Token()
     assert tree.attach(root, token) == []
     leaf = grow(tree, root, "x", "y")
-    assert tree.nearest(leaf) is root
+    assert tree.nearest(leaf) == (root, root)
     assert tree.unpin(root) == []
     assert tree.unpin(root) == [token]
     assert tree.nearest(leaf) is None
@@ -79,7 +82,7 @@ def test_snapshots_used_longest_ago_go_first() -> None:
     tokens = [Token() for _ in nodes]
     tree.attach(nodes[0], tokens[0])
     tree.attach(nodes[1], tokens[1])
-    assert tree.nearest(nodes[0]) is nodes[0]
+    assert tree.nearest(nodes[0]) == (nodes[0], nodes[0])
     tree.unpin(nodes[0])
     assert tree.attach(nodes[2], tokens[2]) == [tokens[1]]
 
@@ -93,35 +96,46 @@ def test_a_forgotten_branch_goes_with_its_snapshots_but_not_with_pinned_ones() -
     tree.attach(y, tokens[0])
     tree.attach(z, tokens[1])
     tree.pin(z)
-    assert tree.forget(x) == [tokens[0]]
+    assert tree.forget(x.step) == [tokens[0]]
     assert tree.match(root, edge("x")) is None
     assert edge("x") in root.volatile
     assert z.snapshot is tokens[1]
     assert tree.unpin(z) == [tokens[1]]
-    assert tree.forget(x) == []
+    assert tree.forget(x.step) == []
     assert tree.size == (0, 0, 0)
 
 
 def test_whoever_stands_in_a_dropped_branch_goes_on_alone() -> None:
     tree = Tree()
     x = grow(tree, tree.root("a"), "x")
-    tree.forget(x)
-    child, _ = tree.insert(x, edge("y"), ToolResult("y"), private=False)
+    tree.forget(x.step)
+    child = tree.insert(x, edge("y"), ToolResult("y"))[0].target
     assert not child.linked
     assert tree.match(x, edge("y")) is None
-    assert child.path_from(child.root)[0] is x
+    assert child.path_from(child.root)[0] is x.step
 
 
-def test_results_are_bounded_and_the_branch_used_longest_ago_goes_first() -> None:
-    tree = Tree(max_bytes=10_000)
+def test_results_are_bounded_and_the_end_that_was_used_longest_ago_goes_first() -> None:
+    tree = Tree(max_bytes=20_000)
     root = tree.root("a")
     for i in range(100):
-        node, _ = tree.insert(root, edge(str(i)), ToolResult("x" * 744), private=False)
-        tree.insert(node, edge("below"), ToolResult(""), private=False)
+        node = tree.insert(root, edge(str(i)), ToolResult("x" * 744))[0].target
+        tree.insert(node, edge("below"), ToolResult(""))
         assert tree.match(root, edge("0")) is not None
-        assert tree.size[1] <= 10_000
+        assert tree.size[1] <= 20_000
     assert tree.match(root, edge("1")) is None
     assert tree.match(root, edge("99")) is not None
+
+
+def test_what_leads_to_steps_in_use_outlives_ends_that_are_not() -> None:
+    tree = Tree(max_bytes=20_000)
+    root = tree.root("a")
+    deep = grow(tree, root, *"uvwxyz")
+    for i in range(200):
+        tree.insert(root, edge(str(i)), ToolResult("x" * 744))
+        assert deep.parent is not None
+        assert tree.match(deep.parent, edge("z")) is not None  # only the end is used
+    assert deep.linked and [step.edge.call.args["command"] for step in deep.path_from(root)] == list("uvwxyz")
 
 
 def test_clearing_hands_back_every_snapshot_once() -> None:
@@ -149,12 +163,26 @@ class Growth(RuleBasedStateMachine):
         for token in gone:
             token.close()
 
-    @rule(at=st.integers(0, 50), command=st.sampled_from("abc"), private=st.booleans(), size=st.integers(0, 1500))
-    def insert(self, at: int, command: str, private: bool, size: int) -> None:
+    @rule(
+        at=st.integers(0, 50), command=st.sampled_from("abc"), private=st.booleans(), size=st.integers(0, 1500),
+        digest=st.sampled_from([b"", *(bytes([n]) * DIGEST_SIZE for n in range(3))]), same=st.booleans(),
+    )  # fmt: skip
+    def insert(self, at: int, command: str, private: bool, size: int, digest: bytes, same: bool) -> None:
         node = self.nodes[at % len(self.nodes)]
-        child, gone = self.tree.insert(node, edge(command), ToolResult("x" * size), private=private)
+        strict = digest if same else combine(digest, str(len(self.nodes)).encode())
+        said = StateDigest(digest, strict) if digest else None
+        step, gone = self.tree.insert(node, edge(command), ToolResult("x" * size), said, private=private)
         self.take(gone)  # type: ignore[arg-type]
-        self.nodes.append(child)
+        self.nodes.append(step.target)
+
+    @rule(at=st.integers(0, 50), command=st.sampled_from("abc"), strict=st.booleans())
+    def match(self, at: int, command: str, strict: bool) -> None:
+        node = self.nodes[at % len(self.nodes)]
+        step = self.tree.match(node, edge(command), strict=strict)
+        if step is not None:
+            assert step.source is node and step.linked and step.target.linked
+            self.nodes.append(step.target)
+            self.take(self.tree.evict())  # type: ignore[arg-type]
 
     @rule(at=st.integers(0, 50))
     def attach(self, at: int) -> None:
@@ -178,20 +206,28 @@ class Growth(RuleBasedStateMachine):
     @rule(at=st.integers(0, 50))
     def forget(self, at: int) -> None:
         node = self.nodes[at % len(self.nodes)]
-        if node.parent is not None:
-            self.take(self.tree.forget(node))  # type: ignore[arg-type]
+        if node.step is not None:
+            self.take(self.tree.forget(node.step))  # type: ignore[arg-type]
 
     @invariant()
     def books_are_right(self) -> None:
         found, stack = [], [self.tree.root("a")]
         while stack:
             node = stack.pop()
-            stack += node.children.values()
-            found += list(node.children.values())
+            stack += [step.target for step in node.steps.values() if step.owns]
+            found += list(node.steps.values())
         linked, size, held = self.tree.size
         assert linked == len(found)
-        assert size == sum(node.result.size for node in found if node.result is not None) <= 5_000
-        assert all(node.linked for node in found)
+        assert size == sum(step.size for step in found) <= 5_000
+        assert all(step.linked and (step.target.linked or not step.owns) for step in found)
+        nodes = {self.tree.root("a"), *(step.target for step in found if step.owns)}
+        states = {node.state for node in nodes if node.state is not None}
+        assert self.tree.states == len(states)
+        for state in states:
+            assert set(state.nodes) == {node for node in nodes if node.state is state}
+            assert all(step.linked and step.source in state.nodes for step in state.steps.values())
+            known = {edge for node in state.nodes for edge in node.steps if edge not in state.volatile}
+            assert known <= set(state.steps) | state.volatile
         holding = [node for node in dict.fromkeys(self.nodes) if node.snapshot is not None]
         assert held == len(holding)
         assert sum(node.pins == 0 for node in holding) <= 3

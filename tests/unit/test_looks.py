@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bunshin_gym import ToolCall, ToolResult
-from bunshin_gym.tools.purity import agree, cacheable
+from bunshin_gym.looks import agree, cacheable
 
 SHARED = [
     "ls -la",

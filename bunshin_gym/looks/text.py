@@ -14,7 +14,7 @@ from bunshin_gym.tools.call import ToolCall, ToolResult
 from bunshin_gym.tools.computer import COMPUTER
 from bunshin_gym.tools.desktop import DESKTOP_TOOLS
 
-__all__ = ["agree", "cacheable"]
+__all__ = ["agree", "cacheable", "seen", "strict"]
 
 _OF_A_DESKTOP = {*DESKTOP_TOOLS, COMPUTER.name}
 
@@ -85,3 +85,26 @@ def agree(recorded: ToolResult, replayed: ToolResult) -> bool:
 
 def _plain(text: str) -> str:
     return _NOISE.sub("*", text)
+
+
+_STRICT = re.compile(
+    rf"{_BEFORE_COMMAND}(?:make|gmake|ninja|cmake|stat|rsync|tar|zip|cpio|ccache|scons|meson|bazel)(?![\w.=/-])"
+    r"|\bls\s+(?:[^;&|\n]*\s)?-\w*[lgontci]"
+    r"|\bll\b|\bfind\b[^;&|\n]*-(?:newer\w*|[amc](?:time|min)|inum|samefile|printf|ls|fprintf)"
+    r"|\s-(?:nt|ot|ef)\s|\bcp\s+(?:[^;&|\n]*\s)?-\w*u|\bdate\s+-r"
+    r"|\b(?:getmtime|getctime|st_mtime|st_ino|st_ctime|os\.stat)\b"
+)
+
+
+def strict(call: ToolCall) -> bool:
+    """Whether the call can notice what a digest of the state leaves out: modification times, inode numbers."""
+    if call.name == "python":
+        return bool(_STRICT.search(str(call.args.get("code", ""))))
+    if "argv" in call.args:
+        return bool(_STRICT.search(" ".join(map(str, call.args["argv"]))))
+    return bool(_STRICT.search(str(call.args.get("command", ""))))
+
+
+def seen(call: ToolCall, result: ToolResult) -> str:
+    """What the result shows the call to have looked at beside the state; "" for nothing."""
+    return ""

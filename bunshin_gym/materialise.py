@@ -1,0 +1,182 @@
+"""Step 3 of a call: a live workspace for a rollout, at its node. Its own, or a fork; and what is owed replayed in it.
+
+What a hit skipped is a debt: the calls between the node where the rollout's workspace stands and its own. It is paid
+from whatever costs least: that workspace, or the nearest snapshot, of the rollout's own history or of another one that
+led to the same state. A replayed call has to give what the record says, and to lead to the state it led to; where it
+does not, the record is dropped, and from there on the workspace is right.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from bunshin_gym.errors import WorkspaceError, WorkspaceLost
+from bunshin_gym.looks import agree, cacheable
+from bunshin_gym.rollout import Rollout
+from bunshin_gym.state import StateDigest, combine
+from bunshin_gym.stats import Stats
+from bunshin_gym.tools import ExitReason
+from bunshin_gym.tree import Closable, Edge, Node, Step, Tree
+from bunshin_gym.workspace import Snapshot, Workspace
+
+__all__ = ["UNCACHED", "Materialiser", "Prepare", "replay_seconds", "unreplayable"]
+
+Prepare = Callable[[], Workspace]
+
+# Results that say more about the machine at that moment than about the state: never answered from the tree.
+UNCACHED = (ExitReason.TIMEOUT, ExitReason.OUT_OF_MEMORY, ExitReason.WORKSPACE_LOST)
+# What a fork is reckoned to take when it is weighed against replaying calls in a workspace that is there already.
+_FORK_SECONDS = 0.02
+
+_log = logging.getLogger("bunshin_gym")
+
+
+class Materialiser:
+    """Brings workspaces to nodes. `discard` closes what the tree lets go of; `digests` says whether states count."""
+
+    def __init__(self, tree: Tree, stats: Stats, discard: Callable[[list[Closable]], None], *, digests: bool) -> None:
+        self.tree = tree
+        self.stats = stats
+        self.digests = digests
+        self.prepare: dict[Node, Prepare] = {}
+        self._discard = discard
+
+    def bring(self, rollout: Rollout, *, strict: bool = False) -> Workspace:
+        """A live workspace at the rollout's node; by the very calls of its history if `strict`.
+
+        Raises WorkspaceLost where its own is dead or where there is no way back to its state; ForkError and
+        WorkspaceError where a fork fails.
+        """
+        own, node = rollout.workspace, rollout.node
+        if own is not None and not own.alive:
+            self.stats.add(lost=1)
+            rollout.drop()
+            raise WorkspaceLost("cannot run the call: the workspace is gone")
+        if own is not None and rollout.stands(node, strict=strict):
+            return own
+        base = rollout.base if own is not None and not (strict and rollout.at is not rollout.base) else None
+        found = self.tree.nearest(node, strict=strict)  # pinned, so that nobody evicts it while it is forked
+        try:
+            if base is None or (found is not None and _cheaper(found[1], base, node)):
+                base = self._fork_into(rollout, found, node)
+        finally:
+            if found is not None:
+                self._discard(self.tree.unpin(found[0]))
+        with self.stats.timed("replay"):
+            self._replay(rollout, node.path_from(base))
+        if rollout.workspace is None:
+            raise WorkspaceLost("cannot run the call: the workspace was lost while earlier calls were replayed in it")
+        if self.digests and rollout.at is not None and rollout.at.strict is None and not rollout.at.private:
+            self._settle(rollout.workspace, rollout.at)
+        return rollout.workspace
+
+    def fresh(self, root: Node) -> Workspace:
+        """A newly prepared workspace, and what its state is."""
+        prepare = self.prepare.get(root)
+        if prepare is None:
+            raise WorkspaceLost("cannot prepare a workspace: the executor is closed")
+        with self.stats.timed("prepare"):
+            workspace = prepare()
+        self.stats.add(prepared=1)
+        if self.digests:
+            self._settle(workspace, root)
+        return workspace
+
+    def digest(self, workspace: Workspace, at: Node, edge: Edge | None) -> StateDigest | None:
+        """What a workspace's state is after the call `edge` at `at` (None: none since it came there); None: unknown."""
+        origin = combine(at.ident, edge.key) if edge is not None else at.ident
+        try:
+            with self.stats.timed("digest"):
+                found = workspace.digest(origin)
+        except WorkspaceError as error:
+            self.stats.add(digests_failed=1)
+            _log.info("a state is not compared with others: %s", error)
+            return None
+        self.stats.add(digests=1, unique_states=int(bool(found.unique)))
+        return found
+
+    def _settle(self, workspace: Workspace, at: Node) -> None:
+        digest = self.digest(workspace, at, None)
+        if digest is not None:
+            self.tree.settle(at, digest)
+
+    def _fork_into(self, rollout: Rollout, found: tuple[Node, Node] | None, node: Node) -> Node:
+        """Give the rollout a fork of a snapshot, or a newly prepared workspace; returns where in its history it is."""
+        holder, base = found if found is not None else (node.root, node.root)
+        if any(step.private for step in node.path_from(base)) and unreplayable(node, base):
+            raise WorkspaceLost(
+                "cannot bring the workspace back: its state depends on a call that gives something else each time"
+            )
+        if found is None:
+            child = self.fresh(node.root)
+        else:
+            snapshot = cast("Snapshot | None", holder.snapshot)
+            if snapshot is None:  # pinned, so only the executor's own end takes it away
+                raise WorkspaceLost("cannot fork a workspace: the executor is closed")
+            with self.stats.timed("fork"):
+                (forked,) = snapshot.fork(1)
+            if isinstance(forked, WorkspaceError):
+                raise forked
+            self.stats.add(forks=1)
+            child = forked
+        rollout.adopt(child, holder, base)
+        return base
+
+    def _replay(self, rollout: Rollout, path: Iterable[Step]) -> None:
+        diverged = False
+        for step in path:
+            workspace, at = rollout.workspace, rollout.at
+            if workspace is None or at is None:
+                return
+            self.stats.add(replays=1)
+            result = workspace.call(step.edge.call, step.edge.timeout)
+            if result.exit_reason is ExitReason.WORKSPACE_LOST:
+                self.stats.add(lost=1)
+                rollout.drop()
+                return
+            if not diverged and agree(step.result, result) and self._leads_there(workspace, at, step):
+                there = step
+                if at is not step.source:
+                    there, gone = self.tree.follow(at, step)
+                    self._discard(gone)
+                rollout.base, rollout.at = step.target, there.target
+                continue
+            if not diverged:
+                diverged = True
+                self.stats.add(replay_mismatches=1)
+                _log.info("a replayed call gave something else and is not shared any more: %s", step.edge.call)
+                if not step.private:
+                    self._discard(self.tree.forget(step))
+                rollout.node = step.source
+            # What is true from here on is what the workspace says, to this rollout alone.
+            private, _ = self.tree.insert(rollout.node, step.edge, result, private=True)
+            rollout.move(private, private.target)
+
+    def _leads_there(self, workspace: Workspace, at: Node, step: Step) -> bool:
+        """Whether the replayed call has led to the state that it led to when it was recorded."""
+        wanted = step.target.state
+        if not self.digests or wanted is None or step.private:
+            return True
+        digest = self.digest(workspace, at, step.edge)
+        return digest is None or digest.loose == wanted.loose
+
+
+def replay_seconds(start: Node, node: Node) -> float:
+    """What the calls between two nodes of one history took."""
+    return sum(step.seconds for step in node.path_from(start))
+
+
+def unreplayable(node: Node, start: Node | None = None) -> bool:
+    """Whether a call on the way from `start` (the root unless given) to `node` depends on more than the state."""
+    path = node.path_from(start if start is not None else node.root)
+    return any(
+        step.result.exit_reason in UNCACHED or not cacheable(step.edge.call) or step.edge in step.source.volatile
+        for step in path
+    )
+
+
+def _cheaper(source: Node, own: Node, node: Node) -> bool:
+    """Whether a fork of `source` reaches `node` in less time than the workspace that stands at `own`."""
+    return _FORK_SECONDS + replay_seconds(source, node) < replay_seconds(own, node)

@@ -1,0 +1,164 @@
+"""What the call tree is made of: nodes, the states they are of, and the steps between them. Plain data.
+
+Only the tree writes them, under its lock. Whoever holds a node, step or state may read it at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+from bunshin_gym.state import combine
+from bunshin_gym.tools import ToolCall, ToolResult
+
+__all__ = ["Closable", "Edge", "Node", "State", "Step"]
+
+
+class Closable(Protocol):
+    """All the tree knows of a snapshot."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A call that can be made. Two edges are equal when call and time limit (seconds) are."""
+
+    call: ToolCall
+    timeout: float
+
+    @cached_property
+    def key(self) -> bytes:
+        """The call and its limit as bytes, the same in every process."""
+        return combine(self.call.key(), repr(float(self.timeout)).encode())
+
+
+@dataclass(eq=False)
+class Step:
+    """A call that was made at `source`: what it gave, and where it led.
+
+    Back to `source`, where it changed nothing; or to another node that is there already, where it changed things back.
+    """
+
+    edge: Edge
+    result: ToolResult
+    source: Node
+    target: Node
+    linked: bool = False
+    size: int = 0  # bytes it counts for
+    hits: int = 0
+
+    def __post_init__(self) -> None:
+        if self.target.step is None and self.target is not self.target.root:
+            self.target.step = self
+
+    @property
+    def owns(self) -> bool:
+        """Whether its target is there because of it."""
+        return self.target.step is self
+
+    @property
+    def seconds(self) -> float:
+        """What the call took."""
+        return self.result.duration
+
+    @property
+    def private(self) -> bool:
+        return self.target.private
+
+
+@dataclass(eq=False)
+class State:
+    """What later calls can see at all of its `nodes`: `loose` is the digest of it.
+
+    `exact`: a node for each strict digest. `steps`: what a call gave at whichever of them made it first. `volatile`: calls that gave something else another
+    time. `verdict`: what the task's verifier says here, once it has.
+    """
+
+    loose: bytes
+    nodes: dict[Node, None] = field(default_factory=dict)
+    exact: dict[bytes, Node] = field(default_factory=dict)
+    steps: dict[Edge, Step] = field(default_factory=dict)
+    volatile: set[Edge] = field(default_factory=set)
+    verdict: float | None = None
+
+
+@dataclass(eq=False)
+class Node:
+    """A history: `step` is the call that led here, from `parent`; both are None at a root.
+
+    `strict` is the digest of all that a call could notice at all, where it was taken: of no use for comparing
+    histories, but while it stays the same, nothing has changed.
+    """
+
+    parent: Node | None = None
+    private: bool = False
+    step: Step | None = None
+    state: State | None = None
+    strict: bytes | None = None
+    steps: dict[Edge, Step] = field(default_factory=dict)
+    volatile: set[Edge] = field(default_factory=set)
+    snapshot: Closable | None = None
+    pins: int = 0
+    linked: bool = False
+    root: Node = field(init=False, repr=False)
+    _verdict: float | None = None
+
+    def __post_init__(self) -> None:
+        self.root = self if self.parent is None else self.parent.root
+        self._ident: bytes | None = None
+
+    @classmethod
+    def root_of(cls, key: Hashable) -> Node:
+        root = cls(linked=True)
+        root._ident = combine(b"root", repr(key).encode())
+        return root
+
+    @property
+    def ident(self) -> bytes:
+        """A name for where a call is made from, equal where later calls see the same: the state's, or the history's."""
+        if self.state is not None:
+            return self.state.loose
+        if self._ident is None:
+            if self.parent is None or self.step is None:
+                self._ident = combine(b"root", repr(id(self)).encode())
+            else:
+                self._ident = combine(self.parent.ident, self.step.edge.key)
+        return self._ident
+
+    @property
+    def edge(self) -> Edge | None:
+        return self.step.edge if self.step is not None else None
+
+    @property
+    def result(self) -> ToolResult | None:
+        return self.step.result if self.step is not None else None
+
+    @property
+    def seconds(self) -> float:
+        """What the call that led here took."""
+        return self.step.seconds if self.step is not None else 0.0
+
+    @property
+    def verdict(self) -> float | None:
+        """What the task's verifier says here, once it has: of this node or any other of its state."""
+        return self.state.verdict if self.state is not None and self.state.verdict is not None else self._verdict
+
+    @verdict.setter
+    def verdict(self, value: float) -> None:
+        self._verdict = value
+        if self.state is not None:
+            self.state.verdict = value
+
+    def path_from(self, ancestor: Node) -> list[Step]:
+        """The steps that led from `ancestor` to here, in order. Raises ValueError where it is none."""
+        path: list[Step] = []
+        node = self
+        while node is not ancestor:
+            if node.parent is None or node.step is None:
+                raise ValueError("not an ancestor")
+            path.append(node.step)
+            node = node.parent
+        return path[::-1]
