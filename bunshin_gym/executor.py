@@ -190,7 +190,9 @@ class Executor:
 
     def knows(self, rollout: Rollout, call: ToolCall, timeout: float) -> bool:
         """Whether the call would be answered from the tree, as things stand."""
-        return self.shares(rollout, call, timeout) and self.tree.knows(rollout.node, Edge(call, timeout), strict=strict(call))
+        return self.shares(rollout, call, timeout) and self.tree.knows(
+            rollout.node, Edge(call, timeout), strict=strict(call)
+        )
 
     def hint(self, rollout: Rollout, text: str) -> None:
         """The policy's partial output, for the speculator."""

@@ -12,8 +12,8 @@ from bunshin_gym.bench.rollout.bound import Bound, Timed, bound, by_history
 from bunshin_gym.bench.rollout.modes import COLD, OURS, WARM, Mode
 from bunshin_gym.bench.rollout.playing import Outcome, play_batch
 from bunshin_gym.bench.rollout.workload import Batch
+from bunshin_gym.looks import agree, cacheable
 from bunshin_gym.tools import ToolResult
-from bunshin_gym.tools.purity import agree, cacheable
 
 __all__ = ["Answers", "Figures", "Ratio", "best_of", "compare", "run"]
 
