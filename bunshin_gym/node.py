@@ -73,8 +73,8 @@ class Step:
 class State:
     """What later calls can see at all of its `nodes`: `loose` is the digest of it.
 
-    `exact`: a node for each strict digest. `steps`: what a call gave at whichever of them made it first. `volatile`: calls that gave something else another
-    time. `verdict`: what the task's verifier says here, once it has.
+    `exact`: a node for each strict digest. `steps`: what a call gave at whichever of them made it first. `volatile`:
+    calls that gave something else another time. `verdict`: what the task's verifier says here, once it has.
     """
 
     loose: bytes
