@@ -16,6 +16,7 @@ from bunshin_gym.bench.rollout.modes import ABLATIONS, COLD, OURS, WARM, by_name
 from bunshin_gym.bench.rollout.playing import Outcome
 from bunshin_gym.bench.rollout.workload import Batch
 from bunshin_gym.bench.scale import machine
+from bunshin_gym.cli import endurance
 from bunshin_gym.cli.terminal import Progress, megabytes, table
 from bunshin_gym.errors import TaskError
 
@@ -42,10 +43,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--seed", type=int, default=0, metavar="N", help="of the practice rollouts (0)")
     how.add_argument("--modes", default="", metavar="NAME,…", help="only these modes")
     how.add_argument("--ablations", action="store_true", help="also with each technique off in turn")
+    how.add_argument("--audits", type=int, metavar="N", help="instead: play on until N hits have been run again")
+    how.add_argument("--many", type=int, metavar="N", help="instead: N rollouts at once (of test_suite, or of --task)")
+    how.add_argument("--soak", type=float, metavar="S", help="instead: S seconds of epochs, and what has grown")
     how.add_argument("--memory-budget", metavar="SIZE", help='for the mode with everything on, e.g. "8G"')
 
 
 def main(args: argparse.Namespace) -> int:
+    if args.audits or args.many or args.soak:
+        return endurance.main(args, lambda progress: list(chosen(args, progress)))
     modes = by_name(args.modes) if args.modes else (COLD, WARM, OURS, *(ABLATIONS if args.ablations else ()))
     options: dict[str, Any] = {"memory_budget": args.memory_budget} if args.memory_budget else {}
     found: list[Figures] = []
