@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import cast
 
 from bunshin_gym.errors import WorkspaceError, WorkspaceLost
-from bunshin_gym.looks import agree, cacheable
+from bunshin_gym.looks import agree, cacheable, strict
 from bunshin_gym.rollout import Rollout
 from bunshin_gym.state import StateDigest, combine
 from bunshin_gym.stats import Stats
@@ -56,8 +56,10 @@ class Materialiser:
             raise WorkspaceLost("cannot run the call: the workspace is gone")
         if own is not None and rollout.stands(node, strict=strict):
             return own
-        base = rollout.base if own is not None and not (strict and rollout.at is not rollout.base) else None
-        found = self.tree.nearest(node, strict=strict)  # pinned, so that nobody evicts it while it is forked
+        base = self._base(rollout, strict=strict) if own is not None else None
+        found = self.tree.nearest(
+            node, strict=strict, notices=_notices
+        )  # pinned, so that nobody evicts it while it is forked
         try:
             if base is None or (found is not None and _cheaper(found[1], base, node)):
                 base = self._fork_into(rollout, found, node)
@@ -71,6 +73,15 @@ class Materialiser:
         if self.digests and rollout.at is not None and rollout.at.strict is None and not rollout.at.private:
             self._settle(rollout.workspace, rollout.at)
         return rollout.workspace
+
+    def _base(self, rollout: Rollout, *, strict: bool) -> Node | None:
+        """Where in the rollout's history its workspace stands, if the way from there can be made up for in it."""
+        base, node = rollout.base, rollout.node
+        if base is None or not node.descends(base):  # a call has led back to where it was before
+            return None
+        if rollout.at is not base and (strict or any(map(_notices, node.path_from(base)))):
+            return None
+        return base
 
     def fresh(self, root: Node) -> Workspace:
         """A newly prepared workspace, and what its state is."""
@@ -86,7 +97,8 @@ class Materialiser:
 
     def digest(self, workspace: Workspace, at: Node, edge: Edge | None) -> StateDigest | None:
         """What a workspace's state is after the call `edge` at `at` (None: none since it came there); None: unknown."""
-        origin = combine(at.ident, edge.key) if edge is not None else at.ident
+        # What is told apart by its origin must be so by all that the call may have noticed.
+        origin = at.ident if edge is None else combine(at.exactly if strict(edge.call) else at.ident, edge.key)
         try:
             with self.stats.timed("digest"):
                 found = workspace.digest(origin)
@@ -161,6 +173,11 @@ class Materialiser:
             return True
         digest = self.digest(workspace, at, step.edge)
         return digest is None or digest.loose == wanted.loose
+
+
+def _notices(step: Step) -> bool:
+    """Whether the call can notice in which of the histories of a state it is made."""
+    return strict(step.edge.call)
 
 
 def replay_seconds(start: Node, node: Node) -> float:

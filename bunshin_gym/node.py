@@ -49,6 +49,8 @@ class Step:
     linked: bool = False
     size: int = 0  # bytes it counts for
     hits: int = 0
+    used: int = 0  # when it was last used, as the tree counts
+    queued: bool = False  # whether it is among those that the tree may let go of
 
     def __post_init__(self) -> None:
         if self.target.step is None and self.target is not self.target.root:
@@ -58,6 +60,11 @@ class Step:
     def owns(self) -> bool:
         """Whether its target is there because of it."""
         return self.target.step is self
+
+    @property
+    def ends(self) -> bool:
+        """Whether nothing is known beyond it."""
+        return not (self.owns and self.target.steps)
 
     @property
     def seconds(self) -> float:
@@ -73,8 +80,9 @@ class Step:
 class State:
     """What later calls can see at all of its `nodes`: `loose` is the digest of it.
 
-    `exact`: a node for each strict digest. `steps`: what a call gave at whichever of them made it first. `volatile`:
-    calls that gave something else another time. `verdict`: what the task's verifier says here, once it has.
+    `exact`: a node for each strict digest. `steps`: what a call gave at whichever of them made it first; `others`: the
+    same calls at further nodes. `volatile`: calls that gave something else another time. `verdict`: what the task's
+    verifier says here, once it has. `held`: those of the nodes that have a snapshot.
     """
 
     loose: bytes
@@ -83,6 +91,26 @@ class State:
     steps: dict[Edge, Step] = field(default_factory=dict)
     volatile: set[Edge] = field(default_factory=set)
     verdict: float | None = None
+    held: dict[Node, None] = field(default_factory=dict)
+    others: dict[Edge, dict[Step, None]] = field(default_factory=dict)
+
+    def learn(self, step: Step) -> None:
+        """A step at one of the nodes."""
+        first = self.steps.setdefault(step.edge, step)
+        if first is not step:
+            self.others.setdefault(step.edge, {})[step] = None
+
+    def unlearn(self, step: Step) -> None:
+        """It is not to be found any more; another one of the same call takes its place."""
+        others = self.others.get(step.edge, {})
+        others.pop(step, None)
+        if self.steps.get(step.edge) is step:
+            del self.steps[step.edge]
+            if others:
+                self.steps[step.edge] = next(iter(others))
+                del others[self.steps[step.edge]]
+        if not others:
+            self.others.pop(step.edge, None)
 
 
 @dataclass(eq=False)
@@ -127,6 +155,22 @@ class Node:
             else:
                 self._ident = combine(self.parent.ident, self.step.edge.key)
         return self._ident
+
+    @property
+    def exactly(self) -> bytes:
+        """A name for where a call is made from, for calls that can notice what a digest of the state leaves out."""
+        node, way = self, list[bytes]()
+        while node.strict is None and node.parent is not None and node.step is not None:
+            way.append(node.step.edge.key)
+            node = node.parent
+        return combine(node.ident, node.strict or b"", *reversed(way))
+
+    def descends(self, other: Node) -> bool:
+        """Whether it is `other`, or below it."""
+        node: Node | None = self
+        while node is not None and node is not other:
+            node = node.parent
+        return node is other
 
     @property
     def edge(self) -> Edge | None:

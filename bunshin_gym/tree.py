@@ -20,9 +20,10 @@ on more than the state) are never linked; they work in all other respects.
 
 from __future__ import annotations
 
+import heapq
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 
 from bunshin_gym.node import Closable, Edge, Node, State, Step
 from bunshin_gym.state import StateDigest
@@ -47,7 +48,10 @@ class Tree:
         self._lock = threading.RLock()
         self._roots: dict[Hashable, Node] = {}
         self._states: dict[tuple[Node, bytes], State] = {}
-        self._recent: OrderedDict[Step, None] = OrderedDict()  # linked steps, the one used longest ago first
+        self._steps = 0  # linked ones
+        self._uses = 0
+        # Ends of branches by when they were last used. Used, grown or dropped since: seen to when they come up.
+        self._ends: list[tuple[int, int, Step]] = []
         self._held: OrderedDict[Node, None] = OrderedDict()  # nodes with a snapshot, likewise
         self._bytes = 0
 
@@ -69,7 +73,7 @@ class Tree:
         with self._lock:
             step = node.steps.get(edge)
             if step is not None and self._leads_on(step):
-                self._recent.move_to_end(step)
+                self._use(step)
                 return step
             state = node.state
             if strict or state is None or not node.linked or edge in state.volatile:
@@ -77,7 +81,7 @@ class Tree:
             found = state.steps.get(edge)
             if found is None or found.target.state is None or not self._leads_on(found):
                 return None
-            self._recent.move_to_end(found)
+            self._use(found)
             return self._alias(node, found)
 
     def knows(self, node: Node, edge: Edge, *, strict: bool = False) -> bool:
@@ -88,21 +92,25 @@ class Tree:
             state = node.state
             return not strict and state is not None and node.linked and edge in state.steps
 
-    def nearest(self, node: Node, *, strict: bool = False) -> tuple[Node, Node] | None:
+    def nearest(
+        self, node: Node, *, strict: bool = False, notices: Callable[[Step], bool] = lambda step: False
+    ) -> tuple[Node, Node] | None:
         """The closest snapshot to start from: the node that holds it, pinned (the caller unpins it), and where it is.
 
-        The second is `node` or an ancestor of it. Unless `strict`, the first may be another node of the second's state.
+        The second is `node` or an ancestor of it. Unless `strict`, the first may be another node of the second's state;
+        but not above a step that `notices` which history it is made in.
         """
         with self._lock:
             at: Node | None = node
             while at is not None:
                 holder = at if at.snapshot is not None else None
                 if holder is None and not strict and at.state is not None:
-                    holder = next((other for other in at.state.nodes if other.snapshot is not None), None)
+                    holder = next(iter(at.state.held), None)
                 if holder is not None:
                     self._held.move_to_end(holder)
                     holder.pins += 1
                     return holder, at
+                strict = strict or (at.step is not None and notices(at.step))
                 at = at.parent
             return None
 
@@ -153,6 +161,8 @@ class Tree:
                 return [snapshot]
             node.snapshot = snapshot
             self._held[node] = None
+            if node.state is not None and node.linked:
+                node.state.held[node] = None
             return self.evict()
 
     # -- holding
@@ -193,13 +203,13 @@ class Tree:
         """Bring the tree within its bounds."""
         with self._lock:
             gone: list[Closable] = []
-            spared = 0
-            while self._bytes > self.max_bytes and self._recent:
-                step = next(iter(self._recent))
-                # What leads to steps that are still used goes after them, not with them.
-                if step.owns and step.target.steps and spared < len(self._recent):
-                    self._recent.move_to_end(step)
-                    spared += 1
+            while self._bytes > self.max_bytes and self._ends:
+                used, _, step = heapq.heappop(self._ends)
+                step.queued = False
+                if not step.linked or not step.ends:
+                    continue  # what leads to others goes after them, not with them
+                if step.used != used:
+                    self._queue(step)
                     continue
                 gone += self._unlink(step)
             surplus = len(self._held) - self.max_snapshots
@@ -215,8 +225,11 @@ class Tree:
             gone = [node.snapshot for node in self._held if node.snapshot is not None]
             for node in self._held:
                 node.snapshot = None
+                if node.state is not None:
+                    node.state.held.clear()
             self._held.clear()
-            self._recent.clear()
+            self._ends.clear()
+            self._steps = 0
             self._roots.clear()
             self._states.clear()
             self._bytes = 0
@@ -228,7 +241,7 @@ class Tree:
     def size(self) -> tuple[int, int, int]:
         """Linked steps, the bytes they take, snapshots."""
         with self._lock:
-            return len(self._recent), self._bytes, len(self._held)
+            return self._steps, self._bytes, len(self._held)
 
     @property
     def states(self) -> int:
@@ -257,8 +270,10 @@ class Tree:
         state.nodes[node] = None
         if node.strict is not None:
             state.exact.setdefault(node.strict, node)
-        for edge, step in node.steps.items():
-            state.steps.setdefault(edge, step)
+        if node.snapshot is not None:
+            state.held[node] = None
+        for step in node.steps.values():
+            state.learn(step)
         state.volatile |= node.volatile
 
     def _same(self, node: Node, digest: StateDigest) -> Node | None:
@@ -291,9 +306,25 @@ class Tree:
         step.size = size + _STEP_BYTES
         node.steps[step.edge] = step
         if node.state is not None and step.edge not in node.state.volatile:
-            node.state.steps.setdefault(step.edge, step)
-        self._recent[step] = None
+            node.state.learn(step)
+        self._steps += 1
         self._bytes += step.size
+        self._use(step)
+        self._queue(step)
+
+    def _use(self, step: Step) -> None:
+        self._uses += 1
+        step.used = self._uses
+
+    def _queue(self, step: Step) -> None:
+        """Have the end of a branch among those that may go."""
+        if step.queued:
+            return
+        if len(self._ends) > 2 * self._steps + 64:  # most are of branches that were dropped: let go of those
+            self._ends = [end for end in self._ends if end[2].linked]
+            heapq.heapify(self._ends)
+        step.queued = True
+        heapq.heappush(self._ends, (step.used, id(step), step))
 
     def _unlink(self, step: Step) -> list[Closable]:
         if not step.linked:
@@ -306,14 +337,13 @@ class Tree:
                 continue
             at.linked = False
             at.source.steps.pop(at.edge, None)
-            state = at.source.state
-            if state is not None and state.steps.get(at.edge) is at:
-                del state.steps[at.edge]
-                other = next((node.steps[at.edge] for node in state.nodes if at.edge in node.steps), None)
-                if other is not None:
-                    state.steps[at.edge] = other
-            self._recent.pop(at, None)
+            if at.source.state is not None:
+                at.source.state.unlearn(at)
+            self._steps -= 1
             self._bytes -= at.size
+            before = at.source.step
+            if before is not None and before.linked and before.ends:
+                self._queue(before)
             if at.owns:
                 branch += at.target.steps.values()
                 gone += self._drop(at.target)
@@ -325,6 +355,7 @@ class Tree:
         state = node.state
         if state is not None:
             state.nodes.pop(node, None)
+            state.held.pop(node, None)
             if node.strict is not None and state.exact.get(node.strict) is node:
                 del state.exact[node.strict]
             if not state.nodes:
@@ -336,4 +367,6 @@ class Tree:
             return []
         snapshot, node.snapshot = node.snapshot, None
         self._held.pop(node, None)
+        if node.state is not None:
+            node.state.held.pop(node, None)
         return [snapshot]

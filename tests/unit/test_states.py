@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bunshin_gym import ToolCall, ToolResult, Workspace, WorkspaceError, WorkspaceLost, WorkspaceSpec
+from bunshin_gym import Snapshot, ToolCall, ToolResult, Workspace, WorkspaceError, WorkspaceLost, WorkspaceSpec
 from bunshin_gym.engines import dummy_commands
 from bunshin_gym.executor import Executor
 from bunshin_gym.rollout import Rollout
@@ -142,6 +142,82 @@ def test_a_call_that_can_notice_times_is_answered_from_its_own_history_only(
     assert run(executor, third, "make").output == "g\n"
     assert third.workspace is None
     place.release()
+
+
+def later(session: object, argv: list[str], io: object) -> int:
+    """Says which of f and g was written later; as `make` it counts as a call that can notice times."""
+    times = session.files.times  # type: ignore[attr-defined]
+    io.out(b"f\n" if times["/work/f"] > times["/work/g"] else b"g\n")  # type: ignore[attr-defined]
+    return 0
+
+
+def test_a_debt_with_a_call_that_can_notice_times_is_not_paid_from_another_history(
+    executor: Executor, begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(dummy_commands.COMMANDS, "make", later)  # type: ignore[arg-type]
+    first, second = begin(), begin()
+    for rollout, order in ((first, "fg"), (second, "gf")):
+        for name in order:
+            run(executor, rollout, f"echo x > {name}")
+    assert first.node.state is second.node.state
+    place = executor.keep(first)
+    assert run(executor, second, "make > out; cat out").output == "f\n"
+    second.drop()
+    assert run(executor, second, "cat out; echo").output == "f\n\n"
+    assert executor.stats.replay_mismatches == 0
+    # And in the other's own workspace neither, wherever it is when the debt is paid.
+    third = begin()
+    for command in ("echo x > g", "echo x > f"):
+        run(executor, third, command)
+    snapshot = place.node.snapshot
+    assert isinstance(snapshot, Snapshot)
+    (fork,) = snapshot.fork(1)
+    assert isinstance(fork, Workspace)
+    third.adopt(fork, place.node, third.node)
+    assert run(executor, third, "make > out; cat out").output == "f\n"
+    assert run(executor, third, "cat out g").output == "f\nx\n"
+    assert executor.stats.replay_mismatches == 0
+    place.release()
+
+
+@pytest.mark.parametrize("calls", [("X=1", "unset X"), ("export X=1", "unset X")])
+def test_a_hit_may_lead_back_above_the_workspace(executor: Executor, begin: Begin, calls: tuple[str, str]) -> None:
+    first, second = begin(), begin()
+    root = first.node
+    for command in calls:
+        run(executor, first, command)
+    assert first.node is root
+    run(executor, second, calls[0])
+    run(executor, second, "pwd")
+    assert second.base is first.trail[0].target  # it stands below the root, and then the rollout is back there
+    run(executor, second, calls[1])
+    assert second.node is root
+    assert run(executor, second, "cat ready; echo $X").output == "prepared\n\n"
+
+
+def test_what_counts_by_its_origin_is_told_apart_by_times_too(
+    executor: Executor, begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that keeps in its memory what it saw of the times: nobody can look into it, so history has to count."""
+    origins: list[bytes] = []
+    digest = Workspace.digest
+
+    def listen(self: Workspace, origin: bytes) -> object:
+        origins.append(origin)
+        return digest(self, origin)
+
+    monkeypatch.setitem(dummy_commands.COMMANDS, "make", later)  # type: ignore[arg-type]
+    monkeypatch.setattr(Workspace, "digest", listen)
+    first, second = begin(), begin()
+    for rollout, order in ((first, "fg"), (second, "gf")):
+        for name in order:
+            run(executor, rollout, f"echo x > {name}")
+    assert first.node.state is second.node.state
+    made = []
+    for rollout in (first, second):
+        run(executor, rollout, "make")
+        made.append(origins[-1])
+    assert made[0] != made[1]
 
 
 def test_siblings_of_a_state_share_a_call_in_flight(
