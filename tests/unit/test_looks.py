@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from bunshin_gym import ToolCall, ToolResult
-from bunshin_gym.looks import agree, cacheable
+from bunshin_gym.looks import agree, cacheable, seen, strict
 
 SHARED = [
     "ls -la",
@@ -23,6 +25,31 @@ SHARED = [
     "ls /usr/share/host",
     "grep -r time src",
     "cat <<'EOF'\nhello\nEOF",
+    "echo date; echo 'date' \"curl\"",
+    "cat > run.sh <<'EOF'\ndate; sleep 5 &\ncurl x\nEOF",
+    "grep -rn 'random' src | head",
+    "date -d @0 +%F",
+    "date -d '2024-01-01 + 3 days'",
+    "date -r Makefile",
+    "touch -d '2 days ago' f",
+    "RANDOM=1; echo x",
+    "git log --oneline; git status; git stash list",
+    "git add -A && git diff --cached",
+    "pip list; pip show numpy",
+    "npm test",
+    "openssl x509 -in a.pem -noout -text",
+    "python3 -c 'print(1)'",
+    "python3 -m pytest -q tests",
+    "python3 - <<'EOF'\nfrom datetime import timedelta\nprint(timedelta(3))\nEOF",
+    "python3 -c 'import random; random.seed(3); print(random.random())'",
+    "cat /proc/cpuinfo | head -1",
+    "find . -name '*.py' -exec grep -l time {} +",
+    "for f in *.txt; do wc -l $f; done",
+    "awk '{print strftime(\"%F\", $1)}' log",
+    "ls | xargs -n 1 wc -l",
+    "echo done &>/dev/null",
+    "env A=1 ls",
+    "sort -u a | uniq -c",
 ]
 ALONE = [
     "date",
@@ -55,7 +82,125 @@ ALONE = [
     "cat /proc/loadavg",
     "timeout 5 curl x",
     "for i in 1 2; do date; done",
+    "env -i A=1 timeout -k 3 5 nice -n 5 date",
+    "x=$(cat <(date))",
+    "if true; then (cd /x && date); fi",
+    "f() { date; }; f",
+    'echo "now: $(date)"',
+    "bash -c \"cd x && bash -c 'date'\"",
+    "eval date",
+    "bash <<'EOF'\ndate\nEOF",
+    "cat <<EOF\n$RANDOM $(uuidgen)\nEOF",
+    "cat x | python3 - <<'EOF'\nimport time\nprint(time.time())\nEOF",
+    "python3 <<EOF\nfrom datetime import datetime\nprint(datetime.now())\nEOF",
+    "find . -exec date \\;",
+    "ls | xargs -I{} curl {}",
+    "coproc cat",
+    "echo $((RANDOM % 3))",
+    "cmd=date; $cmd",
+    "sort -R a",
+    "shuf a",
+    "openssl rand -hex 4",
+    "openssl req -x509 -newkey rsa:2048 -nodes",
+    "git -C /x commit -qm y",
+    "git tag -a v1 -m x",
+    "awk 'BEGIN { srand(); print rand() }'",
+    "perl -e 'print time'",
+    "node -e 'console.log(Date.now())'",
+    "python3 -c 'import os; print(os.getpid())'",
+    "python3 -c 'print(id(3))'",
+    "nginx",
+    "redis-server --daemonize yes",
+    "tmux new -d",
+    "date -d yesterday",
+    "date -d now",
+    "cat </proc/uptime",
+    "exec 3<>/dev/tcp/localhost/80",
+    "su -c date nobody",
 ]
+STRICT = [
+    "ls -l",
+    "ls -lat /tmp",
+    "ls -i",
+    "ls --full-time",
+    "ll",
+    "stat f",
+    "find . -newer f",
+    "find . -printf '%t %p\\n'",
+    "make -j2",
+    "cd x && make test",
+    "ninja",
+    "cmake --build .",
+    "tar czf a.tgz d",
+    "rsync -a a/ b/",
+    "cp -u a b",
+    "[ a -nt b ]",
+    "test a -ot b",
+    "[[ a -nt b ]]",
+    "[[ a -ef b ]]",
+    "diff -u a b",
+    "du -sh",
+    "bash -c 'ls -l'",
+    "python3 -c 'import os; print(os.stat(\"f\").st_mtime)'",
+    "git diff-files",
+    "date -r f",
+    "find . -inum 3",
+    "zip a.zip b",
+]
+LAX = [
+    "ls",
+    "ls -a",
+    "cat f",
+    "find . -name x",
+    "cp a b",
+    "[ -f a ]",
+    "[[ a == b ]]",
+    "diff a b",
+    "echo make",
+    "git diff",
+    "grep -l make *",
+    "python3 -c 'print(3)'",
+    "pytest -q",
+    "cat Makefile",
+    "gcc -o a a.c",
+    "tail -n 3 f",
+    "head -l",
+]
+
+
+@pytest.mark.parametrize("command", STRICT)
+def test_what_can_notice_times_and_inodes(command: str) -> None:
+    assert strict(ToolCall("shell", {"command": command}))
+
+
+@pytest.mark.parametrize("command", LAX)
+def test_what_cannot(command: str) -> None:
+    assert not strict(ToolCall("shell", {"command": command}))
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "what"),
+    [
+        ("./report", "at {now:%Y-%m-%d %H:%M:%S}", "clock"),
+        ("./report", "epoch {epoch}", "clock"),
+        ("./report", "[{now:%Y-%m-%dT%H:%M:%S}.123Z] start", "clock"),
+        ("./report", "written to /tmp/tmp.Ab3dEfGh1Z", "randomness"),
+        ("./report", "in 2001-02-03 04:05:06, and 1600000000 before", ""),
+        ("./report", "3 passed in 0.12s", ""),
+        ("ls --full-time", "-rw-r--r-- 1 root root 3 {now:%Y-%m-%d %H:%M:%S} f", ""),
+        ("cat ids", "5d6b2c9e-3f1a-4c7e-9b5d-0123456789ab", ""),
+    ],
+)
+def test_what_a_result_shows(command: str, output: str, what: str) -> None:
+    now = time.time()
+    text = output.format(now=datetime.fromtimestamp(now, UTC), epoch=int(now))
+    assert seen(ToolCall("shell", {"command": command}), ToolResult(text, duration=0.5)) == what
+
+
+def test_a_look_at_a_broken_command_is_no_error() -> None:
+    for text in ("", "(", "'", "$(", "<<EOF", "\udcff\0", "if", "a" * 100_000, "$((" * 500, "'" * 999, "{" * 3000):
+        cacheable(ToolCall("shell", {"command": text}))
+        cacheable(ToolCall("python", {"code": text}))
 
 
 @pytest.mark.parametrize("command", SHARED)

@@ -1,0 +1,29 @@
+"""What one call may look at, beside what the digest of a workspace's state holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["NOTHING", "Look"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """`outside`: what outside the state it looks at ("clock", "randomness", "network", …), or "".
+
+    `strict`: what a digest leaves out and it can notice ("times", "inodes"), or "". `leaves_running`: whether it leaves
+    something behind that changes the workspace on its own.
+    """
+
+    outside: str = ""
+    strict: str = ""
+    leaves_running: bool = False
+
+    def __or__(self, other: Look) -> Look:
+        """Both looks; the first word stays."""
+        return Look(
+            self.outside or other.outside, self.strict or other.strict, self.leaves_running or other.leaves_running
+        )
+
+
+NOTHING = Look()

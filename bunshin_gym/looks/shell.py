@@ -1,0 +1,152 @@
+"""What a shell command looks at, from its syntax tree: every command in it, wherever it stands."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from bunshin_gym.looks.commands import inline_code, look_of_code, look_of_command, reads_code, wrapped
+from bunshin_gym.looks.look import NOTHING, Look
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+__all__ = ["look_of_argv", "look_of_shell"]
+
+_VARIABLES = {
+    **dict.fromkeys(("RANDOM", "SRANDOM"), "randomness"),
+    **dict.fromkeys(("EPOCHSECONDS", "EPOCHREALTIME", "SECONDS"), "clock"),
+    **dict.fromkeys(("BASHPID", "PPID", "$", "!"), "process ids"),
+}
+_UNKNOWN = Look("a command that is not known before it runs")
+_DEPTH = 8  # of code in code
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+def look_of_shell(text: str, depth: int = 0) -> Look:
+    """What a piece of shell looks at."""
+    if depth > _DEPTH:
+        return _UNKNOWN
+    look = NOTHING
+    stack = [_parser().parse(text.encode("utf-8", "surrogateescape")).root_node]
+    while stack:
+        node = stack.pop()
+        look |= _look_of_node(node, depth)
+        stack += node.children
+    return look
+
+
+def look_of_argv(name: str | None, args: list[str | None], depth: int = 0) -> Look:
+    """What a command with these arguments looks at, and the commands that it runs."""
+    if name is None or depth > _DEPTH:
+        return _UNKNOWN
+    name = name.rpartition("/")[2]
+    look = look_of_command(name, args)
+    code = inline_code(name, args)
+    if code is not None:
+        look |= look_of_shell(code[1], depth + 1) if code[0] == "shell" else look_of_code(code[1])
+    inner = wrapped(name, args)
+    if inner is not None:
+        look |= look_of_argv(inner[0], list(inner[1]), depth + 1)
+    return look
+
+
+def _look_of_node(node: Node, depth: int) -> Look:
+    kind = node.type
+    if kind == "command":
+        return look_of_argv(*_words(node), depth)
+    if kind in ("variable_name", "special_variable_name"):
+        text = _text(node)
+        parent = node.parent
+        assigned = (
+            parent is not None and parent.type == "variable_assignment" and parent.child_by_field_name("name") == node
+        )
+        return NOTHING if assigned else Look(_VARIABLES.get(text, ""))
+    if kind == "&":
+        return Look(leaves_running=True)
+    if kind == "test_operator":
+        text = _text(node)
+        return (
+            Look(strict="times")
+            if text in ("-nt", "-ot", "-N")
+            else Look(strict="inodes")
+            if text == "-ef"
+            else NOTHING
+        )
+    if kind == "redirected_statement":
+        return _fed(node, depth)
+    if kind == "file_redirect":
+        target = node.child_by_field_name("destination")
+        return look_of_command("", [_value(target)]) if target is not None else NOTHING
+    return NOTHING
+
+
+def _words(node: Node) -> tuple[str | None, list[str | None]]:
+    name: str | None = ""
+    args: list[str | None] = []
+    for child in node.children:
+        if child.type == "command_name":
+            name = _value(child.children[0]) if child.children else _text(child)
+        elif child.type not in ("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect"):
+            args.append(_value(child))
+    return name, args
+
+
+def _value(node: Node) -> str | None:
+    """The text of a word; None where it is not known before the shell runs."""
+    kind = node.type
+    if kind in ("word", "number"):
+        return _text(node).replace("\\", "")
+    if kind == "raw_string":
+        return _text(node)[1:-1]
+    if kind == "ansi_c_string":
+        return _text(node)[2:-1]
+    if kind in ("string", "concatenation", "command_name"):
+        parts = [_value(child) for child in node.children if child.type != '"']
+        text = [part for part in parts if part is not None]
+        # Code in double quotes is still to be looked at, whatever is put into it.
+        return "".join(text) if len(text) == len(parts) or len("".join(text)) > 20 else None
+    if kind == "string_content":
+        return _text(node).replace('\\"', '"').replace("\\$", "$")
+    return None
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "replace")
+
+
+def _fed(node: Node, depth: int) -> Look:
+    """Code that comes in by a here-document, to a shell or an interpreter."""
+    body = node.child_by_field_name("body")
+    look = NOTHING
+    for redirect in node.children:
+        if redirect.type != "heredoc_redirect":
+            continue
+        text = next((_text(child) for child in redirect.children if child.type == "heredoc_body"), "")
+        readers = [child for child in redirect.children if child.type in ("pipeline", "command", "list")]
+        for reader in [*readers, *([body] if body is not None else [])]:
+            for command in _commands(reader):
+                name, args = _words(command)
+                kind = reads_code((name or "").rpartition("/")[2], args)
+                if kind == "python":
+                    look |= look_of_code(text)
+                elif kind == "shell":
+                    look |= look_of_shell(text, depth + 1)
+    return look
+
+
+def _commands(node: Node) -> list[Node]:
+    found, stack = [], [node]
+    while stack:
+        at = stack.pop()
+        if at.type == "command":
+            found.append(at)
+        stack += at.children
+    return found
