@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from bunshin_gym.bench.desktop import QUICK_DESKTOP, DesktopFigures, DesktopSizes, measure_desktop
+from bunshin_gym.bench.digest import measure_digests
 from bunshin_gym.bench.fork import QUICK, Figures, Sizes, measure
 from bunshin_gym.cli import rollout
 from bunshin_gym.cli.terminal import Progress, megabytes, table
@@ -18,8 +19,9 @@ __all__ = ["arguments", "main"]
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
-        choices=["fork", "desktop", "rollout"],
+        choices=["fork", "desktop", "digest", "rollout"],
         help="fork: one workspace, forked in every way, beside starting it anew; desktop: the same for a live desktop; "
+        "digest: what asking for the state costs; "
         "rollout: groups of rollouts beside cold starts and a warm pool",
     )
     parser.add_argument("--engine", default="native", help="the engine (native)")
@@ -31,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    return {"fork": fork, "desktop": desktop, "rollout": rollout.main}[args.what](args)
+    return {"fork": fork, "desktop": desktop, "digest": digest, "rollout": rollout.main}[args.what](args)
 
 
 _ms = "{:.1f} ms".format
@@ -67,6 +69,23 @@ def desktop_lines(f: DesktopFigures) -> Iterable[str]:
     ]
     yield table(("", "measured", ""), rows, left=(0, 2))
     yield "\nstages of the second snapshot, ms: " + ", ".join(f"{name} {time:.2f}" for name, time in f.stages.items())
+
+
+def digest(args: argparse.Namespace) -> int:
+    """State digests."""
+    files = (0, 10, 1_000) if args.quick else (0, 10, 1_000, 10_000)
+    with Progress(quiet=args.json) as progress:
+        rows = measure_digests(args.engine, files=files, on_part=progress.start, on_step=progress.advance)
+    if args.json:
+        print(json.dumps([row.as_dict() for row in rows], indent=2))
+        return 0
+    times = [
+        (row.what, *(f"{ms:.2f} ms" for ms in (row.first_ms, row.again_ms, row.sealed_ms, row.fork_ms, row.call_ms)))
+        for row in rows
+    ]
+    heads = ("a digest with", "first", "again", "after a snapshot", "first in a fork", "an empty call")
+    print(table(heads, times, left=(0,)))
+    return 0
 
 
 def fork(args: argparse.Namespace) -> int:

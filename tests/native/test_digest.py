@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -524,3 +528,33 @@ def test_equal_digests_are_equal_futures(root: Snapshot, programs: list[list[str
 @given(PROGRAMS)
 def test_equal_digests_are_equal_futures_often(root: Snapshot, programs: list[list[str]]) -> None:
     check_programs(root, programs)
+
+
+@pytest.mark.needs("gcc")
+def test_the_hash_is_the_one_it_is_said_to_be(tmp_path: Path) -> None:
+    sources = Path(__file__).parents[2] / "native" / "src"
+    library = tmp_path / "hash.so"
+    command = ["gcc", "-shared", "-fPIC", "-O1", f"-I{sources}", "-o", library, sources / "digest" / "hash.c"]
+    subprocess.run(command, check=True)
+
+    class State(ctypes.Structure):
+        _fields_ = [
+            ("h", ctypes.c_uint64 * 8),
+            ("n", ctypes.c_uint64),
+            ("b", ctypes.c_uint8 * 128),
+            ("u", ctypes.c_size_t),
+        ]
+
+    class Hash(ctypes.Structure):
+        _fields_ = [("bytes", ctypes.c_uint8 * 32)]
+
+    lib = ctypes.CDLL(str(library))
+    lib.hash_end.restype = Hash
+    text = bytes(i * 7 & 255 for i in range(5000))
+    for size in (0, 1, 127, 128, 129, 255, 256, 257, 5000):
+        state = State()
+        lib.hash_init(ctypes.byref(state))
+        for start in range(0, size, 100):
+            part = text[start : min(start + 100, size)]
+            lib.hash_update(ctypes.byref(state), part, ctypes.c_size_t(len(part)))
+        assert bytes(lib.hash_end(ctypes.byref(state)).bytes) == hashlib.blake2b(text[:size], digest_size=32).digest()

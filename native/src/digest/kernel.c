@@ -36,21 +36,61 @@ static bool has_queues(void) {
     return found;
 }
 
-/* Data that was sent and not taken, or connections that were made and not accepted: only the network's own tables tell. */
-static bool has_queued(struct init *init) {
-    static const char *const lists[] = {"self/net/tcp", "self/net/tcp6", "self/net/udp", "self/net/udp6"};
+/* Sockets of a kind that are in use, as /proc/net/sockstat counts them. */
+static unsigned in_use(struct init *init, const char *kind) {
+    static const char *const lists[] = {"self/net/sockstat", "self/net/sockstat6"};
+    struct buffer text = {0};
+    unsigned all = 0, count = 0;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (procfs_read(init->proc, lists[i], &text)) {
+            char name[16];
+            snprintf(name, sizeof name, "\n%s%s: inuse ", kind, i ? "6" : "");
+            const char *at = strstr((char *)text.data, name);
+            if (!at && !strncmp((char *)text.data, name + 1, strlen(name + 1)))
+                at = (char *)text.data - 1;
+            if (at && sscanf(at + strlen(name), "%u", &count) == 1)
+                all += count;
+        }
+    buffer_deinit(&text);
+    return all;
+}
+
+/* Whether a table holds a socket with data that nobody has taken; *ret_connected: or one that is connected. */
+static bool has_queue(struct init *init, const char *list, bool *ret_connected) {
     struct buffer text = {0};
     bool found = false;
-    for (size_t i = 0; i < sizeof lists / sizeof *lists && !init->settings.network_host; i++) {
-        if (!procfs_read(init->proc, lists[i], &text))
-            continue;
+    if (procfs_read(init->proc, list, &text))
         for (const char *line = strchr((char *)text.data, '\n'); line && line[1]; line = strchr(line + 1, '\n')) {
             unsigned state, sent, received;
-            if (sscanf(line, " %*d: %*s %*s %x %x:%x", &state, &sent, &received) == 3)
-                found |= state != 6 /* it only waits for its number to be free again */ && (sent || received);
+            if (sscanf(line, " %*d: %*s %*s %x %x:%x", &state, &sent, &received) != 3 || state == 6)
+                continue; /* 6: only waits for its number to be free again */
+            found |= sent || received;
+            *ret_connected |= state != 10; /* 10: listens */
         }
-    }
     buffer_deinit(&text);
+    return found;
+}
+
+/*
+ * Data that was sent and not taken, or connections that were made and not accepted: only the network's own tables tell, and
+ * that of TCP takes milliseconds to read. Where all that there was were listeners, and there are as many sockets as then,
+ * nobody is connected: who closes a listener runs, and counts by that.
+ */
+static bool has_queued(struct init *init) {
+    static unsigned listeners;
+    bool connected = false, found = false;
+    if (init->settings.network_host)
+        return false;
+    unsigned tcp = in_use(init, "TCP");
+    if (tcp && tcp != listeners) {
+        found = has_queue(init, "self/net/tcp", &connected);
+        found |= has_queue(init, "self/net/tcp6", &connected);
+        listeners = connected ? 0 : tcp;
+    }
+    if (in_use(init, "UDP")) {
+        found |= has_queue(init, "self/net/udp", &connected);
+        found |= has_queue(init, "self/net/udp6", &connected);
+    }
     return found;
 }
 
