@@ -112,6 +112,8 @@ static struct bunshin_error *digest_all(struct digest *digest, const struct wire
         TRY(session_ensure(init, CALL_SHELL));
         TRY(session_ask(init, shell));
     }
+    if (init->session[CALL_PYTHON].pid)
+        (void)session_at_rest(init, &init->session[CALL_PYTHON]); /* else it is seen to run in the next call */
     TRY(processes_digest(digest, &processes));
     if (digest->distrust)
         known_forget();

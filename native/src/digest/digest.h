@@ -52,6 +52,10 @@ struct bunshin_error *files_in_memory(struct digest *digest, struct pair *ret) M
 void shell_report(struct session *session, const char *text, size_t size);
 struct bunshin_error *shell_digest(struct digest *digest, struct session *session, struct hash *ret) MUST_CHECK;
 
+/* Waits for a session that has just reported: it still puts things back, and is done when it reads its next line. False: it
+ * does not. */
+bool session_at_rest(struct init *init, const struct session *session);
+
 /* ---- processes.c: everybody else ---- */
 
 /* Before a call: who runs from here on runs in it. Nothing, until a first digest was asked for. */

@@ -168,14 +168,15 @@ static struct bunshin_error *look(struct digest *digest, pid_t pid, struct hash_
 
 #define REST_NS 200000000ll
 
-/* A shell that has just reported still puts its descriptors back: it is done when it reads its next line. */
-static bool at_rest(struct init *init, pid_t pid) {
+bool session_at_rest(struct init *init, const struct session *session) {
+    const char *reads = session->kind == CALL_SHELL ? "0 0x0 " : "0 "; /* read(0, …; of python: another descriptor */
+    pid_t pid = session->pid;
     char path[32];
     struct buffer text = {0};
     bool rest = false;
     snprintf(path, sizeof path, "%d/syscall", pid);
     for (int64_t end = init_now() + REST_NS; !rest && init_now() < end;) {
-        rest = procfs_read(init->proc, path, &text) && !strncmp((char *)text.data, "0 0x0 ", 6); /* read(0, … */
+        rest = procfs_read(init->proc, path, &text) && !strncmp((char *)text.data, reads, strlen(reads));
         if (!rest)
             usleep(20);
     }
@@ -194,7 +195,7 @@ static void renew(struct session *session, const struct hash *origin) {
 
 struct bunshin_error *shell_digest(struct digest *digest, struct session *session, struct hash *ret) {
     struct hash_state state;
-    bool by_history = !at_rest(digest->init, session->pid);
+    bool by_history = !session_at_rest(digest->init, session);
     if (by_history)
         TRY(digest_unique(digest, "a shell that is not at rest"));
     hash_init(&state);
