@@ -135,6 +135,7 @@ GROUPS = [[victim for victim in VICTIMS if not {victim.name} & {*SPECS, *TOO_OLD
 GROUPS += [[victim] for victim in VICTIMS if victim.name in SPECS]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("group", GROUPS, ids=range(len(GROUPS)))
 def test_victims_that_nobody_forks_are_well(group: list[play.Victim]) -> None:
     """Else it is the victim that is wrong. Many share a workspace here: they do not know of each other."""
@@ -233,6 +234,7 @@ def test_every_victim_says_what_it_is_about() -> None:
 ORDINARY_ID = 65534
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("root", "setpriv")
 @pytest.mark.slow
 @pytest.mark.timeout(900)
