@@ -371,7 +371,9 @@ class Executor:
             theirs = step
         else:
             digest = self._materialiser.digest(workspace, at, edge) if self._digests else None
-            theirs, gone = self.tree.insert(at, edge, result, digest)
+            unchanged = digest is not None and digest.strict == rollout.strict
+            rollout.strict = digest.strict if digest is not None else None
+            theirs, gone = self.tree.insert(at, edge, result, digest, unchanged=unchanged)
             step = theirs
             if at is not node:  # the workspace came another way to this state
                 step, more = self.tree.follow(node, theirs)

@@ -70,8 +70,8 @@ class Materialiser:
             self._replay(rollout, node.path_from(base))
         if rollout.workspace is None:
             raise WorkspaceLost("cannot run the call: the workspace was lost while earlier calls were replayed in it")
-        if self.digests and rollout.at is not None and rollout.at.strict is None and not rollout.at.private:
-            self._settle(rollout.workspace, rollout.at)
+        if self.digests and rollout.strict is None and rollout.at is not None and not rollout.at.private:
+            rollout.strict = self._settle(rollout.workspace, rollout.at)
         return rollout.workspace
 
     def _base(self, rollout: Rollout, *, strict: bool) -> Node | None:
@@ -109,10 +109,12 @@ class Materialiser:
         self.stats.add(digests=1, unique_states=int(bool(found.unique)))
         return found
 
-    def _settle(self, workspace: Workspace, at: Node) -> None:
+    def _settle(self, workspace: Workspace, at: Node) -> bytes | None:
+        """Say what the state at `at` is; returns the workspace's strict digest."""
         digest = self.digest(workspace, at, None)
         if digest is not None:
             self.tree.settle(at, digest)
+        return digest.strict if digest is not None else None
 
     def _fork_into(self, rollout: Rollout, found: tuple[Node, Node] | None, node: Node) -> Node:
         """Give the rollout a fork of a snapshot, or a newly prepared workspace; returns where in its history it is."""
@@ -148,7 +150,7 @@ class Materialiser:
                 self.stats.add(lost=1)
                 rollout.drop()
                 return
-            if not diverged and agree(step.result, result) and self._leads_there(workspace, at, step):
+            if not diverged and agree(step.result, result) and self._leads_there(rollout, workspace, at, step):
                 there = step
                 if at is not step.source:
                     there, gone = self.tree.follow(at, step)
@@ -166,13 +168,17 @@ class Materialiser:
             private, _ = self.tree.insert(rollout.node, step.edge, result, private=True)
             rollout.move(private, private.target)
 
-    def _leads_there(self, workspace: Workspace, at: Node, step: Step) -> bool:
-        """Whether the replayed call has led to the state that it led to when it was recorded."""
+    def _leads_there(self, rollout: Rollout, workspace: Workspace, at: Node, step: Step) -> bool:
+        """Whether the replayed call has led to the state that it led to when it was recorded, as far as can be told."""
         wanted = step.target.state
+        rollout.strict = None
         if not self.digests or wanted is None or step.private:
             return True
         digest = self.digest(workspace, at, step.edge)
-        return digest is None or digest.loose == wanted.loose
+        if digest is None:
+            return True
+        rollout.strict = digest.strict
+        return digest.loose == wanted.loose or not digest.contradicts(wanted.parts)
 
 
 def _notices(step: Step) -> bool:

@@ -5,7 +5,7 @@ Only the tree writes them, under its lock. Whoever holds a node, step or state m
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -80,12 +80,14 @@ class Step:
 class State:
     """What later calls can see at all of its `nodes`: `loose` is the digest of it.
 
-    `exact`: a node for each strict digest. `steps`: what a call gave at whichever of them made it first; `others`: the
-    same calls at further nodes. `volatile`: calls that gave something else another time. `verdict`: what the task's
-    verifier says here, once it has. `held`: those of the nodes that have a snapshot.
+    `parts` of that digest are known from the first time. `exact`: a node for each strict digest. `steps`: what a call
+    gave at whichever of them made it first; `others`: the same calls at further nodes. `volatile`: calls that gave
+    something else another time. `verdict`: what the task's verifier says here, once it has. `held`: those of the nodes
+    that have a snapshot.
     """
 
     loose: bytes
+    parts: Mapping[str, bytes] = field(default_factory=dict)
     nodes: dict[Node, None] = field(default_factory=dict)
     exact: dict[bytes, Node] = field(default_factory=dict)
     steps: dict[Edge, Step] = field(default_factory=dict)

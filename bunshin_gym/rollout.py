@@ -29,7 +29,7 @@ class Rollout:
     """One episode in progress. Used by one thread at a time, but for `close`.
 
     `anchor` keeps the snapshot of the node it starts from until the rollout has a workspace of its own. `trail` holds
-    every call it was answered, in order.
+    every call it was answered, in order. `strict` is the strict digest of its workspace when that was last looked at.
     """
 
     def __init__(self, node: Node, anchor: Anchor | None = None) -> None:
@@ -37,6 +37,7 @@ class Rollout:
         self.anchor = anchor
         self.at: Node | None = None
         self.base: Node | None = None
+        self.strict: bytes | None = None
         self.workspace: Workspace | None = None
         self.trail: list[Step] = []
         self._lock = threading.Lock()
@@ -57,6 +58,7 @@ class Rollout:
             old, self.workspace = self.workspace, None if closed else workspace
             self.at = None if closed else at
             self.base = None if closed else base if base is not None else at
+            self.strict = None if closed else at.strict
         self._weigh()
         if old is not None:
             old.close()

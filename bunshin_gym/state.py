@@ -40,6 +40,17 @@ class StateDigest:
             if len(getattr(self, name)) != DIGEST_SIZE:
                 raise ValueError(f"{name} has {len(getattr(self, name))} bytes, not {DIGEST_SIZE}")
 
+    def contradicts(self, parts: Mapping[str, bytes]) -> bool:
+        """Whether it differs from another digest's `parts` in what can always be compared: the files and the shell.
+
+        Of a call that was made again in the same state, the rest is what it was, whether or not that can be seen.
+        """
+        names = [name for name in {**self.parts, **parts} if name.partition(" ")[0] in _COMPARED]
+        return any(self.parts.get(name) != parts.get(name) for name in names)
+
+
+_COMPARED = ("files", "shell")
+
 
 def combine(*parts: bytes) -> bytes:
     """The digest of a sequence of byte strings. Other strings, another order or other borders give another one."""

@@ -124,14 +124,22 @@ class Tree:
                 if node.state is not None and node.linked:
                     node.state.exact.setdefault(digest.strict, node)
             if node.state is None and node.linked:
-                self._enter(node, digest.loose)
+                self._enter(node, digest)
 
     def insert(
-        self, node: Node, edge: Edge, result: ToolResult, digest: StateDigest | None = None, *, private: bool = False
+        self,
+        node: Node,
+        edge: Edge,
+        result: ToolResult,
+        digest: StateDigest | None = None,
+        *,
+        unchanged: bool = False,
+        private: bool = False,
     ) -> tuple[Step, list[Closable]]:
         """A call that was made at `node`: what it gave, and the state it led to, where that is known.
 
-        A private one is found by nobody else. Returns the step, and what was evicted.
+        `unchanged`: the workspace it was made in is in all as it was before. A private call is found by nobody else.
+        Returns the step, and what was evicted.
         """
         with self._lock:
             if private or node.private:
@@ -139,13 +147,13 @@ class Tree:
             known = node.steps.get(edge)
             if known is not None:
                 return known, []
-            target = self._same(node, digest) if digest is not None else None
+            target = node if unchanged else self._same(node, digest) if digest is not None else None
             step = Step(edge, result, node, target or Node(node))
             self._link(step, result.size)
             if digest is not None and step.owns:
                 step.target.strict = digest.strict
                 if step.target.linked:
-                    self._enter(step.target, digest.loose)
+                    self._enter(step.target, digest)
             return step, self.evict()
 
     def follow(self, node: Node, step: Step) -> tuple[Step, list[Closable]]:
@@ -261,11 +269,11 @@ class Tree:
 
     # -- helpers, under the lock
 
-    def _enter(self, node: Node, loose: bytes) -> None:
-        key = (node.root, loose)
+    def _enter(self, node: Node, digest: StateDigest) -> None:
+        key = (node.root, digest.loose)
         state = self._states.get(key)
         if state is None:
-            state = self._states[key] = State(loose)
+            state = self._states[key] = State(digest.loose, digest.parts)
         node.state = state
         state.nodes[node] = None
         if node.strict is not None:
