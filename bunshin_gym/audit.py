@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bunshin_gym.errors import BunshinError
-from bunshin_gym.looks import agree
+from bunshin_gym.looks import agree, of
 from bunshin_gym.rollout import Rollout
 from bunshin_gym.stats import Stats
 from bunshin_gym.tools import ExitReason
@@ -124,7 +124,7 @@ class Auditor:
         if result.exit_reason in (ExitReason.WORKSPACE_LOST, ExitReason.TIMEOUT):
             self._stats.add(audits_failed=1)
             return
-        same = agree(step.result, result)
+        same = agree(step.result, result, of(step.edge.call))
         state = step.target.state
         if same and state is not None:
             digest = self._materialiser.digest(workspace, rollout.at, step.edge)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import cast
 
 from bunshin_gym.errors import WorkspaceError, WorkspaceLost
-from bunshin_gym.looks import agree, cacheable, strict
+from bunshin_gym.looks import agree, cacheable, of, strict
 from bunshin_gym.rollout import Rollout
 from bunshin_gym.state import StateDigest, combine
 from bunshin_gym.stats import Stats
@@ -150,7 +150,11 @@ class Materialiser:
                 self.stats.add(lost=1)
                 rollout.drop()
                 return
-            if not diverged and agree(step.result, result) and self._leads_there(rollout, workspace, at, step):
+            if (
+                not diverged
+                and agree(step.result, result, of(step.edge.call))
+                and self._leads_there(rollout, workspace, at, step)
+            ):
                 there = step
                 if at is not step.source:
                     there, gone = self.tree.follow(at, step)

@@ -46,7 +46,7 @@ def _of_shell(text: str) -> Look:
 
 @lru_cache(maxsize=4096)
 def _of_code(text: str) -> Look:
-    return look_of_code(text)
+    return look_of_code(text, session=True)
 
 
 def cacheable(call: ToolCall) -> bool:

@@ -14,7 +14,7 @@ Args = Sequence[str | None]
 
 CLOCK, RANDOM, PIDS, NETWORK = Look("clock"), Look("randomness"), Look("process ids"), Look("network")
 MACHINE, RUNNING, TIMES = Look("the machine"), Look(leaves_running=True), Look(strict="times")
-INODES = Look(strict="inodes")
+INODES, UNORDERED = Look(strict="inodes"), Look(unordered=True)
 
 
 def _all(look: Look, names: str) -> dict[str, Look]:
@@ -38,7 +38,9 @@ _ALWAYS: Mapping[str, Look] = {
         "nohup setsid daemonize disown coproc screen tmux systemctl service start-stop-daemon supervisord pm2 crond "
         "cron nginx apachectl apache2ctl pg_ctl pg_ctlcluster mysqld_safe dockerd inotifywait",
     ),
-    **_all(TIMES, "stat rsync tar zip cpio pax ar ccache make gmake ninja scons meson bazel bazelisk waf cmake du ll"),
+    **_all(UNORDERED, "rg ag ack fd fdfind tree ctags cloc tokei"),
+    **_all(TIMES | UNORDERED, "rsync tar zip cpio pax du"),
+    **_all(TIMES, "stat ar ccache make gmake ninja scons meson bazel bazelisk waf cmake ll"),
 }
 
 _SHELLS = {"bash", "sh", "dash", "zsh", "ksh", "ash", "rbash"}
@@ -117,21 +119,21 @@ def look_of_command(name: str, args: Args) -> Look:
     return look
 
 
-def wrapped(name: str, args: Args) -> tuple[str | None, Args] | None:
-    """The command that this one runs: its name (None: not known) and arguments."""
+def wrapped(name: str, args: Args) -> list[tuple[str | None, Args]]:
+    """The commands that this one runs: name (None: not known) and arguments of each."""
     if name == "find":
-        for number, arg in enumerate(args):
-            if arg in ("-exec", "-execdir", "-ok", "-okdir") and number + 1 < len(args):
-                return args[number + 1], args[number + 2 :]
-        return None
+        starts = [
+            i for i, arg in enumerate(args) if arg in ("-exec", "-execdir", "-ok", "-okdir") and i + 1 < len(args)
+        ]
+        return [(args[start + 1], args[start + 2 :]) for start in starts]
     values = _WRAPPERS.get(name)
     if values is None:
-        return None
+        return []
     rest = list(args)
     while rest:
         first = rest[0]
         if first is None:
-            return (None, rest[1:])
+            return [(None, rest[1:])]
         if first == "--":
             rest.pop(0)
             break
@@ -144,7 +146,7 @@ def wrapped(name: str, args: Args) -> tuple[str | None, Args] | None:
         else:
             break
     rest = rest[_BEFORE_COMMAND.get(name, 0) :]
-    return (rest[0], rest[1:]) if rest else None
+    return [(rest[0], rest[1:])] if rest else []
 
 
 def inline_code(name: str, args: Args) -> tuple[str, str] | None:
@@ -201,21 +203,27 @@ def _date(args: Args) -> Look:
 
 def _ls(args: Args) -> Look:
     flags = _flags(args)
+    look = UNORDERED if "U" in flags or "f" in flags else NOTHING
     if "i" in flags or _has(args, "--inode"):
-        return INODES
+        return look | INODES
     if any(letter in flags for letter in "lgontcus") or _has(args, "--full-time", "--time", "--sort=t", "--size"):
-        return TIMES
-    return NOTHING
+        return look | TIMES
+    return look
 
 
 def _find(args: Args) -> Look:
+    look = UNORDERED
     if _has(args, "-inum", "-samefile", "-links"):
-        return INODES
+        look |= INODES
     if _has(args, "-mmin", "-mtime", "-amin", "-atime", "-cmin", "-ctime"):
-        return CLOCK | TIMES
-    return (
-        TIMES if _has(args, "-newer", "-anewer", "-cnewer", "-printf", "-ls", "-fls", "-fprintf", "-used") else NOTHING
-    )
+        look |= CLOCK | TIMES
+    telling = ("-newer", "-anewer", "-cnewer", "-printf", "-ls", "-fls", "-fprintf", "-used")
+    return look | TIMES if _has(args, *telling) else look
+
+
+def _grep(args: Args) -> Look:
+    recursive = any(letter in _flags(args) for letter in "rR") or _has(args, "--recursive", "--dereference-recursive")
+    return UNORDERED if recursive else NOTHING
 
 
 def _test(args: Args) -> Look:
@@ -361,6 +369,10 @@ _PARTICULAR: Mapping[str, Callable[[Args], Look]] = {
     "dir": _ls,
     "vdir": lambda args: TIMES,
     "find": _find,
+    "grep": _grep,
+    "egrep": _grep,
+    "fgrep": _grep,
+    "zgrep": _grep,
     "test": _test,
     "[": _test,
     "cp": _copy,

@@ -12,17 +12,22 @@ class Look:
     """`outside`: what outside the state it looks at ("clock", "randomness", "network", …), or "".
 
     `strict`: what a digest leaves out and it can notice ("times", "inodes"), or "". `leaves_running`: whether it leaves
-    something behind that changes the workspace on its own.
+    something behind that changes the workspace on its own. `unordered`: whether its lines may come in another order, as
+    directories list their entries: that depends on the layers of the file system they lie in.
     """
 
     outside: str = ""
     strict: str = ""
     leaves_running: bool = False
+    unordered: bool = False
 
     def __or__(self, other: Look) -> Look:
         """Both looks; the first word stays."""
         return Look(
-            self.outside or other.outside, self.strict or other.strict, self.leaves_running or other.leaves_running
+            self.outside or other.outside,
+            self.strict or other.strict,
+            self.leaves_running or other.leaves_running,
+            self.unordered or other.unordered,
         )
 
 

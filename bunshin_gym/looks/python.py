@@ -9,133 +9,153 @@ from bunshin_gym.looks.look import NOTHING, Look
 
 __all__ = ["look_of_code"]
 
-_MODULES = {
-    **dict.fromkeys(("time", "datetime", "sched", "timeit", "calendar", "zoneinfo", "cProfile", "profile"), "clock"),
-    **dict.fromkeys(("random", "secrets", "uuid", "tempfile"), "randomness"),
-    **dict.fromkeys(
-        (
-            "socket",
-            "ssl",
-            "urllib",
-            "requests",
-            "httpx",
-            "http",
-            "aiohttp",
-            "ftplib",
-            "smtplib",
-            "socketserver",
-            "paramiko",
-            "websockets",
-            "urllib3",
-        ),
-        "network",
-    ),
-    **dict.fromkeys(("psutil", "resource", "platform_info"), "the machine"),
+_CLOCK, _RANDOM, _PIDS = Look("clock"), Look("randomness"), Look("process ids")
+_NETWORK, _MACHINE, _RUNNING = Look("network"), Look("the machine"), Look(leaves_running=True)
+_UNPARSED = Look("code that this Python cannot parse")
+
+# Modules whose functions look outside, and those of their names that do not.
+_MODULES: dict[str, tuple[Look, set[str]]] = {
+    "time": (_CLOCK, {"sleep", "strptime", "struct_time", "mktime", "strftime", "tzname", "timezone"}),
+    "datetime": (NOTHING, set()),  # see _CALLS: now, today, …
+    "timeit": (_CLOCK, set()),
+    "cProfile": (_CLOCK, set()),
+    "profile": (_CLOCK, set()),
+    "random": (_RANDOM, {"Random", "seed", "getstate", "setstate"}),
+    "secrets": (_RANDOM, {"compare_digest"}),
+    "uuid": (_RANDOM, {"UUID", "uuid3", "uuid5", "NAMESPACE_DNS", "NAMESPACE_URL", "NAMESPACE_OID"}),
+    "tempfile": (_RANDOM, {"gettempdir", "TemporaryFile", "SpooledTemporaryFile"}),
+    "socket": (_NETWORK, set()),
+    "ssl": (_NETWORK, set()),
+    "urllib": (_NETWORK, {"parse", "error", "quote", "unquote", "urlparse", "urlencode", "urljoin", "parse_qs"}),
+    "http": (_NETWORK, {"HTTPStatus", "cookies"}),
+    "requests": (_NETWORK, {"exceptions"}),
+    "httpx": (_NETWORK, set()),
+    "aiohttp": (_NETWORK, set()),
+    "ftplib": (_NETWORK, set()),
+    "smtplib": (_NETWORK, set()),
+    "socketserver": (_NETWORK, set()),
+    "paramiko": (_NETWORK, set()),
+    "websockets": (_NETWORK, set()),
+    "urllib3": (_NETWORK, set()),
+    "psutil": (_MACHINE, set()),
+    "resource": (_MACHINE, {"setrlimit", "getrlimit"}),
+    "pexpect": (_RUNNING, set()),
+    "pty": (_RUNNING, set()),
+    "daemon": (_RUNNING, set()),
 }
-_RUNNING = {"threading", "multiprocessing", "subprocess", "asyncio", "concurrent", "pexpect", "pty", "signal", "daemon"}
-# What can be taken from these modules without looking at anything.
-_HARMLESS = {
-    "datetime": {"timedelta", "timezone", "date", "datetime", "time"},
-    "time": {"sleep", "strptime", "struct_time"},
-    "uuid": {"UUID", "uuid3", "uuid5", "NAMESPACE_DNS", "NAMESPACE_URL"},
-    "urllib": {"parse"},
-    "http": {"HTTPStatus"},
-    "random": {"Random", "seed"},
-}
+# What looks outside wherever it comes from; what random numbers are drawn with, unless they are seeded.
 _CALLS = {
-    "now": "clock",
-    "utcnow": "clock",
-    "today": "clock",
-    "time_ns": "clock",
-    "perf_counter": "clock",
-    "monotonic": "clock",
-    "process_time": "clock",
-    "ctime": "clock",
-    "localtime": "clock",
-    "gmtime": "clock",
-    "urandom": "randomness",
-    "getrandom": "randomness",
-    "getpid": "process ids",
-    "getppid": "process ids",
-    "getloadavg": "the machine",
-    "default_rng": "randomness",
-    "shuffle": "randomness",
-    "rand": "randomness",
-    "randn": "randomness",
-    "randint": "randomness",
-    "choice": "randomness",
-    "sample": "randomness",
-    "permutation": "randomness",
-    "uuid1": "randomness",
-    "uuid4": "randomness",
-    "mkdtemp": "randomness",
-    "mkstemp": "randomness",
+    **dict.fromkeys(("now", "utcnow", "today", "time_ns", "perf_counter", "monotonic", "process_time"), _CLOCK),
+    **dict.fromkeys(
+        ("urandom", "getrandom", "uuid1", "uuid4", "mkdtemp", "mkstemp", "SystemRandom", "token_hex"), _RANDOM
+    ),
+    **dict.fromkeys(("getpid", "getppid"), _PIDS),
+    **dict.fromkeys(("getloadavg", "cpu_percent", "virtual_memory"), _MACHINE),
+    **dict.fromkeys(("Popen", "Thread", "Process", "Timer", "spawn", "spawnlp", "fork", "forkpty"), _RUNNING),
+    **dict.fromkeys(
+        ("create_subprocess_exec", "create_subprocess_shell", "ThreadingHTTPServer", "HTTPServer"), _RUNNING
+    ),
 }
-_NAMES = {"id": "addresses", "hash": "addresses", "object": "addresses"}
-_TIMES = {
-    "getmtime",
-    "getctime",
-    "getatime",
-    "st_mtime",
-    "st_ctime",
-    "st_atime",
-    "st_mtime_ns",
-    "st_ctime_ns",
-    "samefile",
+_DRAWS = {
+    "random",
+    "rand",
+    "randn",
+    "randint",
+    "uniform",
+    "normal",
+    "choice",
+    "choices",
+    "sample",
+    "shuffle",
+    "permutation",
 }
-_STATS = {"stat", "lstat", "fstat", "st_ino", "st_dev", "st_blocks"}
+_SEEDS = {"seed", "Random", "RandomState", "default_rng", "manual_seed", "PRNGKey"}
+_NAMES = {"id", "hash", "object"}  # addresses, and hashes of text, differ from process to process
+_TIMES = {"getmtime", "getctime", "getatime", "st_mtime", "st_ctime", "st_atime", "st_mtime_ns", "st_ctime_ns"}
+_STATS = {"samefile", "stat", "lstat", "fstat", "st_ino", "st_dev", "st_blocks"}
+_LISTS = {"listdir", "scandir", "walk", "iterdir", "glob", "iglob", "rglob"}
 _PATHS = re.compile(r"/dev/u?random|/proc/(?!cpuinfo|version)|/sys/")
 
 
-def look_of_code(code: str) -> Look:
-    """What a piece of code looks at. What does not parse looks at nothing: it only fails."""
+def look_of_code(code: str, *, session: bool = False) -> Look:
+    """What a piece of code looks at. Of what does not parse here, nothing is known: another Python may run it.
+
+    In a `session` later code goes on with what this one imports, under whatever name: so importing is looking there.
+    """
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return NOTHING
-    seeded = "seed(" in code or "random_state" in code or re.search(r"(?:default_rng|Random|RandomState)\(\s*\w", code)
+        return _UNPARSED
+    nodes = list(ast.walk(tree))
+    modules = _imported(nodes)
+    seeded = any(isinstance(node, ast.Call) and node.args and _name_of(node.func) in _SEEDS for node in nodes)
     look = NOTHING
-    for node in ast.walk(tree):
-        found = _look_of_node(node)
-        if found.outside == "randomness" and seeded:
-            found = Look("", found.strict, found.leaves_running)
-        look |= found
+    for node in nodes:
+        look |= _look_of_node(node, modules, seeded=seeded and not session)
+    if session:
+        for module in modules.values():
+            look |= _MODULES.get(module, (NOTHING, set()))[0]
     return look
 
 
-def _look_of_node(node: ast.AST) -> Look:
-    if isinstance(node, ast.Import):
-        look = NOTHING
-        for alias in node.names:
-            look |= _of_module(alias.name, set())
-        return look
+def _imported(nodes: list[ast.AST]) -> dict[str, str]:
+    """Under which name which top-level module is known."""
+    found = {}
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                found[alias.asname or alias.name.partition(".")[0]] = alias.name.partition(".")[0]
+    return found
+
+
+def _name_of(function: ast.expr) -> str:
+    return (
+        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    )
+
+
+def _look_of_node(node: ast.AST, modules: dict[str, str], *, seeded: bool) -> Look:
     if isinstance(node, ast.ImportFrom):
-        return _of_module(node.module or "", {alias.name for alias in node.names})
+        return _taken(node, seeded=seeded)
     if isinstance(node, ast.Attribute):
-        if node.attr in _TIMES:
-            return Look(strict="times")
-        if node.attr in _STATS:
-            return Look(strict="inodes")
-        if node.attr in ("Popen", "system", "fork", "spawn", "Thread", "Process"):
-            return Look(leaves_running=True)
-        return Look(_CALLS.get(node.attr, ""))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return Look(_NAMES.get(node.func.id, "") or _CALLS.get(node.func.id, ""))
+        return _look_of_attribute(node, modules, seeded=seeded)
+    if isinstance(node, ast.Call):
+        name = _name_of(node.func)
+        if isinstance(node.func, ast.Name) and name in _NAMES:
+            return Look("addresses")
+        if name in ("default_rng", "RandomState", "Random") and not node.args and not node.keywords:
+            return _RANDOM
+        return _CALLS.get(name, NOTHING) if isinstance(node.func, ast.Name) else NOTHING
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and _PATHS.search(node.value):
-        return Look("randomness" if "random" in node.value else "the machine")
+        return _RANDOM if "random" in node.value else _MACHINE
     return NOTHING
 
 
-def _of_module(name: str, taken: set[str]) -> Look:
-    top, _, below = name.partition(".")
-    if top in _RUNNING:
-        return Look(leaves_running=True)
-    harmless = _HARMLESS.get(top, set())
-    if below and below.split(".")[0] in harmless:
+def _taken(node: ast.ImportFrom, *, seeded: bool) -> Look:
+    """What `from module import names` takes."""
+    top, _, below = (node.module or "").partition(".")
+    look, harmless = _MODULES.get(top, (NOTHING, set()))
+    names = {alias.name for alias in node.names}
+    if look == NOTHING or below.partition(".")[0] in harmless or names <= harmless:
         return NOTHING
-    if taken and taken <= harmless:
-        return NOTHING
-    # What a module of these gives is looked at where it is used, by the names of its functions.
-    if top in ("datetime", "calendar", "zoneinfo") or (top == "random" and not taken):
-        return Look("randomness") if top == "random" else NOTHING
-    return Look(_MODULES.get(top, ""))
+    return NOTHING if top == "random" and seeded else look
+
+
+def _look_of_attribute(node: ast.Attribute, modules: dict[str, str], *, seeded: bool) -> Look:
+    name = node.attr
+    found = _CALLS.get(name, NOTHING)
+    if name in _TIMES:
+        found |= Look(strict="times")
+    if name in _STATS:
+        found |= Look(strict="inodes")
+    if name in _LISTS:
+        found |= Look(unordered=True)
+    if isinstance(node.value, ast.Name):
+        module = modules.get(node.value.id, node.value.id)
+        look, harmless = _MODULES.get(module, (NOTHING, set()))
+        if look != NOTHING and name not in harmless and not (module == "random" and seeded):
+            found |= look
+    of_numpy = isinstance(node.value, ast.Attribute) and node.value.attr == "random"
+    if of_numpy and name in _DRAWS and not seeded:
+        found |= _RANDOM
+    return found

@@ -52,9 +52,8 @@ def look_of_argv(name: str | None, args: list[str | None], depth: int = 0) -> Lo
     code = inline_code(name, args)
     if code is not None:
         look |= look_of_shell(code[1], depth + 1) if code[0] == "shell" else look_of_code(code[1])
-    inner = wrapped(name, args)
-    if inner is not None:
-        look |= look_of_argv(inner[0], list(inner[1]), depth + 1)
+    for inner, rest in wrapped(name, args):
+        look |= look_of_argv(inner, list(rest), depth + 1)
     return look
 
 

@@ -1,8 +1,8 @@
 """What lives in a practice workspace beside the shell: about 200 MB, as in a workspace that has been worked in.
 
 An interpreter (the tool `python`) with numpy, pandas and a table loaded; a language server that has read the project;
-a service with a database. Where a program is not installed something of its size stands in for it: `roster()` says what
-is used. Nothing of it is needed to do a task.
+a service with a database. Where a program is not installed something smaller stands in for it: `roster()` says what is
+used. Nothing of it is needed to do a task.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ totals = table.groupby("key").mean()"""
 _REDIS = (
     f"mkdir -p {FOLDER}/redis && redis-server --save '' --appendonly no --port 0 --unixsocket {FOLDER}/redis/socket "
     f"--dir {FOLDER}/redis --daemonize yes --logfile {FOLDER}/redis/log >/dev/null",
-    f"until redis-cli -s {FOLDER}/redis/socket ping >/dev/null 2>&1; do sleep 0.02; done",
+    f"for _ in $(seq 3000); do redis-cli -s {FOLDER}/redis/socket ping >/dev/null 2>&1 && break; sleep 0.02; done",
     f"redis-cli -s {FOLDER}/redis/socket eval "
     "\"for n = 1, 25000 do redis.call('hset', 'job:' .. n, 'state', 'done', 'log', string.rep('line ' .. n, 50)) end\" "
     "0",
 )
-_SQLITE = (f"(setsid python3 {FOLDER}/service.py {FOLDER}/jobs.sqlite {FOLDER}/up >/dev/null 2>&1 </dev/null &)",)
+_SQLITE = (
+    f"(setsid python3 {FOLDER}/service.py {FOLDER}/jobs.sqlite {FOLDER}/up >{FOLDER}/service.log 2>&1 </dev/null &)",
+)
 
 
 def _location(package: str) -> str | None:
@@ -48,6 +50,17 @@ def _system(program: str) -> bool:
     return shutil.which(program, path="/usr/local/bin:/usr/bin:/bin:/usr/sbin") is not None
 
 
+def _has_server() -> bool:
+    """Whether the language server is installed, with the library that it reads Python with."""
+    return all(_location(name) is not None for name in ("pylsp", "jedi"))
+
+
+def _await(path: str, what: str) -> str:
+    """A command that waits until a program has said by a file that it is up, for a minute at most."""
+    wait = f"for _ in $(seq 1200); do [ -e {path} ] && break; sleep 0.05; done"
+    return f"{wait}; [ -e {path} ] || {{ echo '{what} does not come up:'; tail -n 5 {FOLDER}/*.log; false; }}"
+
+
 def packages() -> tuple[str, ...]:
     """The folders of this interpreter's packages that a workspace has to see."""
     found = (_location(name) for name in ("pandas", "numpy", "pytest", "pylsp"))
@@ -58,7 +71,7 @@ def roster() -> dict[str, str]:
     """What lives in the workspaces, and what stands in for what is missing."""
     return {
         "interpreter": "python with numpy, pandas and a table of 100,000 rows",
-        "language server": "pylsp" if _location("pylsp") else "a stand-in: the standard library's syntax trees",
+        "language server": "pylsp" if _has_server() else "a stand-in: the standard library's syntax trees",
         "service": "redis-server" if _system("redis-server") else "a stand-in: http.server with sqlite",
     }
 
@@ -91,10 +104,10 @@ def files() -> dict[str, bytes]:
 
 def start(project: str) -> Sequence[str | ToolCall]:
     """The calls that start it all; `project` is the folder the language server reads."""
-    server = "language_server.py" if _location("pylsp") else "syntax_trees.py"
+    server = "language_server.py" if _has_server() else "syntax_trees.py"
     return (
         ToolCall("python", {"code": _LOAD}),
-        f"(setsid python3 {FOLDER}/{server} {project} {FOLDER}/ready >/dev/null 2>&1 </dev/null &)",
-        *(_REDIS if _system("redis-server") else (*_SQLITE, f"until [ -e {FOLDER}/up ]; do sleep 0.05; done")),
-        f"until [ -e {FOLDER}/ready ]; do sleep 0.05; done",
+        f"(setsid python3 {FOLDER}/{server} {project} {FOLDER}/ready >{FOLDER}/server.log 2>&1 </dev/null &)",
+        *(_REDIS if _system("redis-server") else (*_SQLITE, _await(f"{FOLDER}/up", "the service"))),
+        _await(f"{FOLDER}/ready", "the language server"),
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import needs
+from bunshin_gym.envs.practice._live import roster
 from bunshin_gym.habits import THINKING, Attempt, Habits, thought
 from bunshin_gym.task import Task, Taskset
 from bunshin_gym.tools import ToolCall
@@ -93,7 +94,8 @@ def test_what_is_said_to_live_there_lives_there(task: Task, prepared: Snapshot) 
         assert programs["python3"] >= 2
         answer = workspace.call(ToolCall("python", {"code": "len(table), pd.__name__"}))
         assert answer.output.strip() == "(100000, 'pandas')"
-    assert 150e6 < prepared.size < 300e6
+    stand_ins = any("stand-in" in used for used in roster().values())
+    assert (80e6 if stand_ins else 150e6) < prepared.size < 300e6
 
 
 # -- habits

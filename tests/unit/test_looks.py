@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from bunshin_gym import ToolCall, ToolResult
-from bunshin_gym.looks import agree, cacheable, seen, strict
+from bunshin_gym.looks import agree, cacheable, of, seen, strict
 
 SHARED = [
     "ls -la",
@@ -189,6 +189,8 @@ def test_what_cannot(command: str) -> None:
         ("./report", "3 passed in 0.12s", ""),
         ("ls --full-time", "-rw-r--r-- 1 root root 3 {now:%Y-%m-%d %H:%M:%S} f", ""),
         ("cat ids", "5d6b2c9e-3f1a-4c7e-9b5d-0123456789ab", ""),
+        ("ls -l; ./report", "-rw-r--r-- 1 root root 3 {now:%b %e %H:%M} f\nat {now:%Y-%m-%d %H:%M:%S}", "clock"),
+        ("stat f", "Modify: {now:%Y-%m-%d %H:%M:%S}.123456789 +0000", ""),
     ],
 )
 def test_what_a_result_shows(command: str, output: str, what: str) -> None:
@@ -231,21 +233,83 @@ def test_other_tools(call: ToolCall, shared: bool) -> None:
     assert cacheable(call) is shared
 
 
+NOW = datetime.now(UTC) - timedelta(minutes=1)
+BEFORE = NOW - timedelta(days=40)
+
+
 @pytest.mark.parametrize(
     ("recorded", "replayed", "same"),
     [
         ("a\n", "a\n", True),
         ("a\n", "b\n", False),
-        ("-rw-r--r-- 1 root root 3 Nov 29 21:31 a", "-rw-r--r-- 1 root root 3 Nov 29 21:45 a", True),
-        ("-rw-r--r-- 1 root root 3 Nov 29 21:31 a", "-rw-r--r-- 1 root root 4 Nov 29 21:31 a", False),
+        ("-rw-r--r-- 1 root root 3 {0:%b %e %H:%M} a", "-rw-r--r-- 1 root root 3 {1:%b %e %H:%M} a", True),
+        ("-rw-r--r-- 1 root root 3 {0:%b %e %H:%M} a", "-rw-r--r-- 1 root root 4 {0:%b %e %H:%M} a", False),
+        ("{0:%Y-%m-%d %H:%M:%S}.123 INFO", "{1:%Y-%m-%d %H:%M:%S}.456 INFO", True),
+        ("{0:%Y-%m-%d} INFO", "{1:%Y-%m-%d} INFO", True),
+        ("{0:%H:%M:%S} INFO", "{1:%H:%M:%S} INFO", True),
+        # A time that is not one of now is a part of what the call says.
+        ("born 1969-07-20", "born 1969-07-21", False),
+        ("2001-02-03 04:05:06 INFO", "2001-02-03 04:05:07 INFO", False),
+        ("a.c:12:34: error", "a.c:73:99: error", False),
         ("3 passed in 0.02s", "3 passed in 0.14s", True),
         ("3 passed in 0.02s", "2 passed in 0.02s", False),
-        ("2026-11-29 10:00:00.123 INFO", "2026-11-30 11:12:13.456 INFO", True),
+        ("==== 3 passed in 0.02s ====", "=== 3 passed in 10.02s ===", True),
+        ("real\t0m0.003s", "real\t0m1.203s", True),
+        ("scale 5s", "scale 6s", False),
+        ("mask 0x1234", "mask 0x1235", False),
         ("<object at 0x7f01aabbccdd>", "<object at 0x7f01aabb0000>", True),
+        ("b\na", "a\nb", False),
     ],
 )
-def test_a_replay_agrees_but_for_times_and_addresses(recorded: str, replayed: str, same: bool) -> None:
-    assert agree(ToolResult(recorded), ToolResult(replayed, duration=9.0)) is same
+def test_a_replay_agrees_but_for_durations_addresses_and_times_of_now(recorded: str, replayed: str, same: bool) -> None:
+    ours, theirs = ToolResult(recorded.format(BEFORE, NOW)), ToolResult(replayed.format(BEFORE, NOW), duration=9.0)
+    assert agree(ours, theirs) is same
+
+
+@pytest.mark.parametrize(
+    ("command", "free"),
+    [("find .", True), ("grep -rn x .", True), ("ls -U", True), ("sort f", False), ("cat f", False)],
+)
+def test_the_order_of_lines_is_free_where_directories_are_listed(command: str, free: bool) -> None:
+    look = of(ToolCall("shell", {"command": command}))
+    assert agree(ToolResult("b\na"), ToolResult("a\nb"), look) is free
+    assert not agree(ToolResult("b\na"), ToolResult("a\na"), look)
+
+
+@pytest.mark.parametrize(
+    ("code", "shared"),
+    [
+        ("import time; time.sleep(0.1)", True),
+        ("import time as t; print(t.time())", False),
+        ("from time import time; print(time())", False),
+        ("import random; random.seed(1); print(random.random())", True),
+        ("import random, uuid; random.seed(1); print(uuid.uuid4())", False),
+        ("import os  # seed(1)\nprint(os.urandom(3))", False),
+        ("import numpy as np; print(np.random.rand(3))", False),
+        ("import numpy as np; np.random.seed(3); print(np.random.rand(3))", True),
+        ("import numpy as np; print(np.random.default_rng(3).random())", True),
+        ("import numpy as np; print(np.random.default_rng().random())", False),
+        ("import datetime; print(datetime.date(2020, 1, 1))", True),
+        ("import datetime; print(datetime.datetime.now())", False),
+        ("import subprocess; subprocess.run(['ls'])", True),
+        ("import subprocess; subprocess.Popen(['sleep', '9'])", False),
+        ("from urllib.parse import quote; print(quote('a b'))", True),
+        ("print time.time()", False),
+        ("open('/proc/self/stat').read()", False),
+    ],
+)
+def test_inline_python(code: str, shared: bool) -> None:
+    assert cacheable(ToolCall("exec", {"argv": ["python3", "-c", code]})) is shared
+
+
+def test_a_python_session_goes_on_with_what_it_has_imported() -> None:
+    assert not cacheable(ToolCall("python", {"code": "import random as r"}))
+    assert not cacheable(ToolCall("python", {"code": "random.random()"}))
+    assert cacheable(ToolCall("python", {"code": "import json, os; os.listdir()"}))
+
+
+def test_every_command_that_find_runs_is_looked_at() -> None:
+    assert not cacheable(ToolCall("shell", {"command": "find . -exec ls {} + -exec date \\;"}))
 
 
 def test_a_replay_with_another_exit_code_does_not_agree() -> None:
