@@ -18,6 +18,7 @@ from bunshin_gym.tools import ToolResult
 
 __all__ = ["Outcome", "play_batch"]
 
+_AUDITS = 600.0  # seconds that audits which still wait at the end may take; they are not part of what is measured
 _SETTLE = 1.0  # seconds in which the kernel takes down what the mode before has left
 
 
@@ -86,6 +87,7 @@ def play_batch(
             play(groups, jobs=jobs, on_call=on_call)
         outcome.seconds = time.perf_counter() - begin
         meter.stop()
+        executor.auditor.drain(_AUDITS)
     outcome.peak, outcome.integral, outcome.samples = meter.peak, meter.integral, meter.samples
     _tell(outcome, groups, executor.stats)
     time.sleep(_SETTLE)
