@@ -46,18 +46,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--audits", type=int, metavar="N", help="instead: play on until N hits have been run again")
     how.add_argument("--many", type=int, metavar="N", help="instead: N rollouts at once (of test_suite, or of --task)")
     how.add_argument("--soak", type=float, metavar="S", help="instead: S seconds of epochs, and what has grown")
-    how.add_argument("--memory-budget", metavar="SIZE", help='for the mode with everything on, e.g. "8G"')
 
 
 def main(args: argparse.Namespace) -> int:
     if args.audits or args.many or args.soak:
         return endurance.main(args, lambda progress: list(chosen(args, progress)))
     modes = by_name(args.modes) if args.modes else (COLD, WARM, OURS, *(ABLATIONS if args.ablations else ()))
-    options: dict[str, Any] = {"memory_budget": args.memory_budget} if args.memory_budget else {}
     found: list[Figures] = []
     with Progress(quiet=args.json) as progress:
         for batch in chosen(args, progress):
-            figures = run(batch, modes, args.runs, options=options, on_part=progress.start, on_call=progress.advance)
+            figures = run(batch, modes, args.runs, on_part=progress.start, on_call=progress.advance)
             found.append(figures)
             if not args.json:
                 progress.clear()
@@ -156,8 +154,6 @@ def lines(figures: Figures) -> Iterable[str]:
     header = ("", "calls", "run", "hits", "peak MB", "GB·s", "batch s", "±", "call p50 ms", "p90 s", "max s", "solved")
     names = dict.fromkeys(outcome.mode for one in figures.runs for outcome in one)
     yield table(header, [_row(figures, name) for name in names])
-    for mode, option in figures.lacking.items():
-        yield f"{mode}: not in this build, which has no option {option}"
     if figures.bounds:
         middle = sorted(figures.bounds, key=lambda b: b.oracle)[len(figures.bounds) // 2]
         yield ""

@@ -10,7 +10,7 @@ import pytest
 from bunshin_gym.bench.rollout import playing, practice, recorded
 from bunshin_gym.bench.rollout.bound import Timed, bound, by_history
 from bunshin_gym.bench.rollout.figures import Ratio, best_of, compare, run
-from bunshin_gym.bench.rollout.modes import ABLATIONS, COLD, OURS, WARM, Mode, by_name
+from bunshin_gym.bench.rollout.modes import ABLATIONS, COLD, OURS, WARM, by_name
 from bunshin_gym.bench.rollout.playing import Outcome
 from bunshin_gym.bench.rollout.workload import Batch, Lot
 from bunshin_gym.cli import rollout
@@ -147,13 +147,6 @@ def test_answers_are_held_against_what_both_baselines_say() -> None:
     )
     assert (found.compared, found.equal, found.by_nature) == (2, 1, 1)
     assert found.different == ["ours, tiny 1, call 3: 'c' is now 'd'"]
-
-
-def test_a_mode_this_build_lacks_is_named_and_left_out() -> None:
-    future = Mode("from the future", {"telepathy": True})
-    figures = run(TINY, (COLD, future, OURS), 1)
-    assert figures.lacking == {"from the future": "telepathy"}
-    assert [outcome.mode for outcome in figures.runs[0]] == ["cold", "bunshin"]
 
 
 def test_modes_are_found_by_name() -> None:

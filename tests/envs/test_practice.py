@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import random
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,7 +13,7 @@ from bunshin_gym.envs.practice._live import roster
 from bunshin_gym.habits import THINKING, Attempt, Habits, thought
 from bunshin_gym.task import Task, Taskset
 from bunshin_gym.tools import ToolCall
-from bunshin_gym.workspace import Snapshot, Workspace, WorkspaceSpec
+from bunshin_gym.workspace import Snapshot, Workspace
 
 TASKS = Taskset.load("practice")
 MODULES = {task.name: importlib.import_module(f"bunshin_gym.envs.practice.{task.name}.task") for task in TASKS}
@@ -36,12 +35,6 @@ def task(request: pytest.FixtureRequest) -> Task:
     for program in PROGRAMS.get(request.param.name, ()):
         needs.require(program)
     return request.param
-
-
-@pytest.fixture(scope="module")
-def prepared(task: Task) -> Iterator[Snapshot]:
-    with task.prepare(WorkspaceSpec(separate_stderr=False)) as workspace, workspace.snapshot() as snapshot:
-        yield snapshot
 
 
 def quick(command: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,13 +24,6 @@ def task(request: pytest.FixtureRequest) -> Task:
     for program in PROGRAMS.get(request.param.name, ()):
         needs.require(program)
     return request.param
-
-
-@pytest.fixture(scope="module")
-def prepared(task: Task) -> Iterator[Snapshot]:
-    """The prepared workspace of a task; every case plays in a fork of it."""
-    with task.prepare(WorkspaceSpec(separate_stderr=False)) as workspace, workspace.snapshot() as snapshot:
-        yield snapshot
 
 
 def play(snapshot: Snapshot, task: Task, script: tuple[str, ...]) -> float:

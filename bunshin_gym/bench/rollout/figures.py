@@ -65,7 +65,6 @@ class Figures:
     runs: list[list[Outcome]] = field(default_factory=list)
     bounds: list[Bound] = field(default_factory=list)
     answers: list[Answers] = field(default_factory=list)
-    lacking: dict[str, str] = field(default_factory=dict)
 
     def outcomes(self, mode: str) -> list[Outcome]:
         """The outcomes of that mode, a run; empty where it was not played."""
@@ -100,13 +99,11 @@ def run(
     on_part: Callable[[str, int], None] = lambda name, total: None,
     on_call: Callable[[ToolResult], None] | None = None,
 ) -> Figures:
-    """Play the batch `runs` times in every mode that this build has; within a run the modes follow each other."""
+    """Play the batch `runs` times in every mode; within a run the modes follow each other."""
     figures = Figures(batch.name, batch.about, batch.rollouts, batch.calls, batch.thinking)
-    figures.lacking = {mode.name: mode.lacking for mode in modes if mode.lacking}
-    playable = [mode for mode in modes if not mode.lacking]
     for number in range(1, runs + 1):
         outcomes: list[Outcome] = []
-        for mode in playable:
+        for mode in modes:
             on_part(f"{batch.name}, run {number} of {runs}, {mode.name}", batch.calls)
             outcomes.append(play_batch(batch, mode, options=options, on_call=on_call))
         figures.runs.append(outcomes)

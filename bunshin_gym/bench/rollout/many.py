@@ -1,8 +1,8 @@
-"""Many rollouts at once under one memory budget: each makes its workspace its own, and must find it so again.
+"""Many rollouts at once: each makes its workspace its own, and must find it so again.
 
 All open alike; then each writes a file, a shell variable and a column of a table of its own, waits until all the others
-have done so too, and asks for them back. What it is told is compared with what it wrote: that a workspace was parked,
-evicted or forked anew in between must not show.
+have done so too, and asks for them back. What it is told is compared with what it wrote: that a workspace was forked
+anew in between must not show.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class Many:
     """Bytes, seconds. `own`: what the rollouts' workspaces would take if each had everything for itself."""
 
     rollouts: int
-    budget: int | None
     opened: int = 0
     answered: int = 0
     one: int = 0
@@ -72,7 +71,6 @@ def play_many(
     task: Task,
     rollouts: int,
     *,
-    budget: int | None = None,
     engine: str = "native",
     jobs: int = 16,
     on_part: Callable[[str, int], None] = lambda name, total: None,
@@ -82,10 +80,9 @@ def play_many(
 
     Raises as the task's set-up does.
     """
-    options = {} if budget is None else {"memory_budget": budget}
-    executor = OURS.executor(rollouts, **options)
+    executor = OURS.executor(rollouts)
     spec = WorkspaceSpec(engine=engine, separate_stderr=False)
-    found = Many(rollouts, budget)
+    found = Many(rollouts)
     meter = Meter(rest=9)
     lock = threading.Lock()
     opened: dict[int, Rollout] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,29 +19,20 @@ class Mode:
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     warm: bool = False
-    speculates: bool = True
-
-    @property
-    def lacking(self) -> str:
-        """The options that the Executor of this build does not know; such a mode cannot be played."""
-        known = inspect.signature(Executor.__init__).parameters
-        return ", ".join(name for name in self.options if name not in known)
 
     def executor(self, group: int, **more: Any) -> Executor:
         """An executor of this mode. `more`: further options, unless the mode has them itself."""
         return Executor(**{"group": group, **more, **self.options})
 
 
-COLD = Mode("cold", {"cache": False, "share": False}, speculates=False)
-WARM = Mode("warm pool", {"cache": False, "share": False}, warm=True, speculates=False)
+COLD = Mode("cold", {"cache": False, "share": False})
+WARM = Mode("warm pool", {"cache": False, "share": False}, warm=True)
 OURS = Mode("bunshin")
 ABLATIONS = (
     Mode("without cache", {"cache": False}),
-    Mode("without sharing", {"share": False}, speculates=False),
+    Mode("without sharing", {"share": False}),
     Mode("key=history", {"key": "history"}),
     Mode("key=state", {"key": "state"}),
-    Mode("without speculation", speculates=False),
-    Mode("without budget", {"memory_budget": None}),
 )
 
 

@@ -96,6 +96,17 @@ static bool reserve(@P@ *it)
 }
 """
 
+_HAS = """\
+
+bool @P@_has(const @P@ *it, @TYPE@ item)
+{
+    for (size_t i = 0; i < it->count; i++)
+        if (it->items[i] == item)
+            return true;
+    return false;
+}
+"""
+
 _VECTOR = """\
 
 bool @P@_add(@P@ *it, @TYPE@ item)
@@ -104,14 +115,6 @@ bool @P@_add(@P@ *it, @TYPE@ item)
         return false;
     it->items[it->count++] = item;
     return true;
-}
-
-bool @P@_has(const @P@ *it, @TYPE@ item)
-{
-    for (size_t i = 0; i < it->count; i++)
-        if (it->items[i] == item)
-            return true;
-    return false;
 }
 
 bool @P@_take(@P@ *it, @TYPE@ *ret)
@@ -169,14 +172,6 @@ bool @P@_add(@P@ *it, @TYPE@ item)
     it->items[it->count] = item;
     up(it, it->count++);
     return true;
-}
-
-bool @P@_has(const @P@ *it, @TYPE@ item)
-{
-    for (size_t i = 0; i < it->count; i++)
-        if (it->items[i] == item)
-            return true;
-    return false;
 }
 
 /* The smallest. */
@@ -344,7 +339,7 @@ bool @P@_take(@P@ *it, @TYPE@ *ret)
 }
 """
 
-_BODIES = {"vector": _RESERVE + _VECTOR, "heap": _RESERVE + _HEAP, "map": _MAP, "set": _RESERVE + _SET}
+_BODIES = {"vector": _RESERVE + _HAS + _VECTOR, "heap": _RESERVE + _HAS + _HEAP, "map": _MAP, "set": _RESERVE + _SET}
 
 # What every test does, beside a plain array that it knows to be right; then what is special about the kind.
 _TEST = """\
