@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 from bunshin_gym.looks.look import NOTHING, Look
-from bunshin_gym.looks.python import look_of_code
 
-__all__ = ["Args", "inline_code", "look_of_command", "wrapped"]
+__all__ = ["Args", "inline_code", "look_of_command", "reads_code", "wrapped"]
 
 Args = Sequence[str | None]
 
@@ -122,9 +122,8 @@ def look_of_command(name: str, args: Args) -> Look:
 def wrapped(name: str, args: Args) -> list[tuple[str | None, Args]]:
     """The commands that this one runs: name (None: not known) and arguments of each."""
     if name == "find":
-        starts = [
-            i for i, arg in enumerate(args) if arg in ("-exec", "-execdir", "-ok", "-okdir") and i + 1 < len(args)
-        ]
+        acts = ("-exec", "-execdir", "-ok", "-okdir")
+        starts = [start for start, arg in enumerate(args[:-1]) if arg in acts]
         return [(args[start + 1], args[start + 2 :]) for start in starts]
     values = _WRAPPERS.get(name)
     if values is None:
@@ -149,20 +148,19 @@ def wrapped(name: str, args: Args) -> list[tuple[str | None, Args]]:
     return [(rest[0], rest[1:])] if rest else []
 
 
-def inline_code(name: str, args: Args) -> tuple[str, str] | None:
-    """The code that a command line holds: ("shell" or "python", its text)."""
+def inline_code(name: str, args: Args) -> tuple[str, str | None] | None:
+    """The code that a command line holds: ("shell" or "python", its text or None where that is not known)."""
     if name == "eval":
-        return ("shell", " ".join(arg or "" for arg in args))
-    if name in _SHELLS or name in ("su", "script"):
-        for number, arg in enumerate(args):
-            if arg is not None and re.fullmatch(r"-\w*c", arg) and number + 1 < len(args):
-                return ("shell", args[number + 1] or "")
-    if _PYTHON.fullmatch(name):
-        for number, arg in enumerate(args):
-            if arg is not None and re.fullmatch(r"-\w*c", arg):
-                return ("python", (args[number + 1] or "") if number + 1 < len(args) else "")
-            if arg is not None and not arg.startswith("-"):
-                return None
+        known = [arg for arg in args if arg is not None]
+        return ("shell", " ".join(known) if len(known) == len(args) else None)
+    python = _PYTHON.fullmatch(name) is not None
+    if not python and name not in _SHELLS and name not in ("su", "script"):
+        return None
+    for arg, text in pairwise(args):
+        if arg is not None and re.fullmatch(r"-\w*c", arg):
+            return ("python" if python else "shell", text)
+        if python and (arg is None or not arg.startswith("-")):
+            return None  # a program in a file; what follows is for it
     return None
 
 
@@ -185,6 +183,9 @@ def _has(args: Args, *words: str) -> bool:
     return any(arg is not None and arg.startswith(words) for arg in args)
 
 
+_ABSOLUTE = re.compile(r"@\d|\b\d{4}-\d\d?-\d\d?\b|\b\d{1,2}/\d{1,2}/\d{4}\b")
+
+
 def _date(args: Args) -> Look:
     values = [arg for arg in args if arg is not None]
     for number, arg in enumerate(values):
@@ -192,11 +193,7 @@ def _date(args: Args) -> Look:
             return TIMES
         text = values[number + 1] if arg in ("-d", "--date") and number + 1 < len(values) else None
         text = arg.removeprefix("--date=") if arg.startswith("--date=") else text
-        if (
-            text is not None
-            and re.search(r"@\d|\b\d{4}-\d\d?-\d\d?\b|\b\d{1,2}/\d{1,2}/\d{4}\b", text)
-            and None not in args
-        ):
+        if text is not None and _ABSOLUTE.search(text) and None not in args:
             return NOTHING
     return CLOCK
 
@@ -402,5 +399,3 @@ _PARTICULAR: Mapping[str, Callable[[Args], Look]] = {
     "sshd": _daemon(""),
     **{name: _interpreter(name) for name in _INTERPRETERS},
 }
-
-__all__ += ["look_of_code", "reads_code"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from bunshin_gym.looks.commands import inline_code, look_of_code, look_of_command, reads_code, wrapped
+from bunshin_gym.looks.commands import inline_code, look_of_command, reads_code, wrapped
 from bunshin_gym.looks.look import NOTHING, Look
+from bunshin_gym.looks.python import look_of_code
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -51,7 +52,10 @@ def look_of_argv(name: str | None, args: list[str | None], depth: int = 0) -> Lo
     look = look_of_command(name, args)
     code = inline_code(name, args)
     if code is not None:
-        look |= look_of_shell(code[1], depth + 1) if code[0] == "shell" else look_of_code(code[1])
+        language, text = code
+        if text is None:
+            return _UNKNOWN
+        look |= look_of_shell(text, depth + 1) if language == "shell" else look_of_code(text)
     for inner, rest in wrapped(name, args):
         look |= look_of_argv(inner, list(rest), depth + 1)
     return look
@@ -72,13 +76,7 @@ def _look_of_node(node: Node, depth: int) -> Look:
         return Look(leaves_running=True)
     if kind == "test_operator":
         text = _text(node)
-        return (
-            Look(strict="times")
-            if text in ("-nt", "-ot", "-N")
-            else Look(strict="inodes")
-            if text == "-ef"
-            else NOTHING
-        )
+        return Look(strict={"-nt": "times", "-ot": "times", "-N": "times", "-ef": "inodes"}.get(text, ""))
     if kind == "redirected_statement":
         return _fed(node, depth)
     if kind == "file_redirect":
@@ -109,9 +107,8 @@ def _value(node: Node) -> str | None:
         return _text(node)[2:-1]
     if kind in ("string", "concatenation", "command_name"):
         parts = [_value(child) for child in node.children if child.type != '"']
-        text = [part for part in parts if part is not None]
-        # Code in double quotes is still to be looked at, whatever is put into it.
-        return "".join(text) if len(text) == len(parts) or len("".join(text)) > 20 else None
+        known = [part for part in parts if part is not None]
+        return "".join(known) if len(known) == len(parts) else None
     if kind == "string_content":
         return _text(node).replace('\\"', '"').replace("\\$", "$")
     return None
