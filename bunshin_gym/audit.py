@@ -31,16 +31,14 @@ _log = logging.getLogger("bunshin_gym")
 
 
 class Auditor:
-    """Runs a `share` of the hits again (0: none, 1: all). `patient`: a hit waits for room in the queue instead of
-    being skipped, for measurements. One thread, started with the first audit."""
+    """Runs a `share` of the hits again (0: none, 1: all). One thread, started with the first audit."""
 
     def __init__(
         self, tree: Tree, materialiser: Materialiser, stats: Stats, discard: Callable[[list[Closable]], None],
-        share: float, *, seed: int = 0, patient: bool = False,
+        share: float, *, seed: int = 0,
     ) -> None:  # fmt: skip
         self.tree = tree
         self.share = share
-        self.patient = patient
         self._materialiser = materialiser
         self._stats = stats
         self._discard = discard
@@ -59,9 +57,7 @@ class Auditor:
         with self._changed:
             if self._closed:
                 return
-            if self.patient:
-                self._changed.wait_for(lambda: len(self._queue) < _WAITING or self._closed)
-            elif len(self._queue) >= _WAITING:
+            if len(self._queue) >= _WAITING:
                 self._stats.add(audits_skipped=1)
                 return
             self.tree.pin(step.source)
@@ -103,9 +99,10 @@ class Auditor:
                 self._changed.notify_all()
             try:
                 self._audit(rollout, step)
-            except BunshinError as error:
+            except Exception as error:  # whatever it is, the next audit is to be made, and who drains is not to wait
                 self._stats.add(audits_failed=1)
-                _log.info("an audit could not be made: %s", error)
+                level = logging.INFO if isinstance(error, BunshinError) else logging.ERROR
+                _log.log(level, "an audit could not be made: %s", error, exc_info=level == logging.ERROR)
             finally:
                 rollout.close()
                 self._discard(self.tree.unpin(step.source))

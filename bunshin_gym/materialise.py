@@ -57,9 +57,8 @@ class Materialiser:
         if own is not None and rollout.stands(node, strict=strict):
             return own
         base = self._base(rollout, strict=strict) if own is not None else None
-        found = self.tree.nearest(
-            node, strict=strict, notices=_notices
-        )  # pinned, so that nobody evicts it while it is forked
+        # Pinned, so that nobody evicts it while it is forked.
+        found = self.tree.nearest(node, strict=strict, notices=_notices)
         try:
             if base is None or (found is not None and _cheaper(found[1], base, node)):
                 base = self._fork_into(rollout, found, node)

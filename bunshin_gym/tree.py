@@ -23,7 +23,7 @@ from __future__ import annotations
 import heapq
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 
 from bunshin_gym.node import Closable, Edge, Node, State, Step
 from bunshin_gym.state import StateDigest
@@ -202,11 +202,6 @@ class Tree:
                 gone += self._unlink(step)
             return gone
 
-    def release(self, node: Node) -> list[Closable]:
-        """Let go of the node's snapshot, unless it is pinned."""
-        with self._lock:
-            return self._release(node)
-
     def evict(self) -> list[Closable]:
         """Bring the tree within its bounds."""
         with self._lock:
@@ -256,16 +251,6 @@ class Tree:
         """How many different states are known."""
         with self._lock:
             return len(self._states)
-
-    def held(self) -> list[Node]:
-        """The nodes with a snapshot, the one used longest ago first."""
-        with self._lock:
-            return list(self._held)
-
-    def roots(self) -> Iterator[tuple[Hashable, Node]]:
-        """Every root with its key."""
-        with self._lock:
-            return iter(list(self._roots.items()))
 
     # -- helpers, under the lock
 
