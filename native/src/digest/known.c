@@ -69,8 +69,8 @@ static struct bunshin_error *grow(void) {
 
 static bool same(const struct stat *a, const struct stat *b) {
     return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_mode == b->st_mode && a->st_nlink == b->st_nlink &&
-           a->st_uid == b->st_uid && a->st_gid == b->st_gid && a->st_rdev == b->st_rdev && a->st_size == b->st_size && ns(a->st_mtim) == ns(b->st_mtim) &&
-           ns(a->st_ctim) == ns(b->st_ctim);
+           a->st_uid == b->st_uid && a->st_gid == b->st_gid && a->st_rdev == b->st_rdev && a->st_size == b->st_size &&
+           ns(a->st_mtim) == ns(b->st_mtim) && ns(a->st_ctim) == ns(b->st_ctim);
 }
 
 static struct bunshin_error *place(const struct tree *tree, int layer, const char *path, const struct stat *info, struct known **ret) {
