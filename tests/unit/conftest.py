@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import cast
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import pytest
+from unit.rollouts import Begin, prepare
 
-from bunshin_gym import Workspace, WorkspaceSpec, engines
+from bunshin_gym import BunshinVectorEnv, Workspace, WorkspaceSpec, engines
 from bunshin_gym.engines.dummy import DummyEngine, Faults
+from bunshin_gym.executor import Executor
+from bunshin_gym.rollout import Rollout
 
 
 @pytest.fixture
@@ -21,6 +24,34 @@ def faults(dummy: DummyEngine) -> Iterator[Faults]:
     dummy.faults.clear()
     yield dummy.faults
     dummy.faults.clear()
+
+
+@pytest.fixture
+def begin(executor: Executor) -> Iterator[Begin]:
+    """Begins rollouts of one task on the executor of the test; they end with it."""
+    rollouts: list[Rollout] = []
+
+    def make() -> Rollout:
+        rollouts.append(executor.open("task", prepare))
+        return rollouts[-1]
+
+    yield make
+    for rollout in rollouts:
+        rollout.close()
+
+
+@pytest.fixture
+def make_vector() -> Iterator[Callable[..., BunshinVectorEnv]]:
+    """Makes vector environments on the dummy engine; they are closed with the test."""
+    made: list[BunshinVectorEnv] = []
+
+    def build(num_envs: int = 3, **kwargs: Any) -> BunshinVectorEnv:
+        made.append(BunshinVectorEnv(num_envs, **({"engine": "dummy"} | kwargs)))
+        return made[-1]
+
+    yield build
+    for envs in made:
+        envs.close()
 
 
 @pytest.fixture

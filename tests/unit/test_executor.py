@@ -8,29 +8,20 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unit.rollouts import Begin, prepare, run
 
 from bunshin_gym import (
     ExitReason,
     ForkError,
     TaskError,
-    ToolCall,
     ToolResult,
     Workspace,
     WorkspaceError,
     WorkspaceLost,
-    WorkspaceSpec,
 )
 from bunshin_gym.engines.dummy import DummyEngine, Faults
 from bunshin_gym.executor import Executor
 from bunshin_gym.rollout import Rollout
-
-SPEC = WorkspaceSpec(engine="dummy", separate_stderr=False)
-
-
-def prepare() -> Workspace:
-    workspace = Workspace(SPEC)
-    workspace.run("echo prepared > ready")
-    return workspace
 
 
 @pytest.fixture
@@ -38,23 +29,6 @@ def executor() -> Iterator[Executor]:
     made = Executor(group=4)
     yield made
     made.close()
-
-
-@pytest.fixture
-def begin(executor: Executor) -> Iterator[Callable[[], Rollout]]:
-    rollouts = []
-
-    def make() -> Rollout:
-        rollouts.append(executor.open("task", prepare))
-        return rollouts[-1]
-
-    yield make
-    for rollout in rollouts:
-        rollout.close()
-
-
-def run(executor: Executor, rollout: Rollout, command: str, timeout: float = 20.0) -> ToolResult:
-    return executor.run(rollout, ToolCall("shell", {"command": command}), timeout)
 
 
 def together(n: int, job: Callable[[int], object]) -> list[object]:
@@ -76,9 +50,6 @@ def together(n: int, job: Callable[[int], object]) -> list[object]:
         thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
     return results
-
-
-Begin = Callable[[], Rollout]
 
 
 def test_a_prefix_that_was_run_before_is_a_hit_and_touches_no_workspace(executor: Executor, begin: Begin) -> None:

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unit.rollouts import Begin, prepare, run
 
-from bunshin_gym import Snapshot, ToolCall, ToolResult, Workspace, WorkspaceError, WorkspaceLost, WorkspaceSpec
+from bunshin_gym import Snapshot, Workspace, WorkspaceError, WorkspaceLost
 from bunshin_gym.engines import dummy_commands
 from bunshin_gym.executor import Executor
 from bunshin_gym.rollout import Rollout
 from bunshin_gym.tree import Tree
-
-SPEC = WorkspaceSpec(engine="dummy", separate_stderr=False)
-Begin = Callable[[], Rollout]
-
-
-def prepare() -> Workspace:
-    workspace = Workspace(SPEC)
-    workspace.run("echo prepared > ready")
-    return workspace
 
 
 @pytest.fixture
@@ -30,23 +22,6 @@ def executor() -> Iterator[Executor]:
     made = Executor(group=4, audit=0)
     yield made
     made.close()
-
-
-@pytest.fixture
-def begin(executor: Executor) -> Iterator[Begin]:
-    rollouts: list[Rollout] = []
-
-    def make() -> Rollout:
-        rollouts.append(executor.open("task", prepare))
-        return rollouts[-1]
-
-    yield make
-    for rollout in rollouts:
-        rollout.close()
-
-
-def run(executor: Executor, rollout: Rollout, command: str, timeout: float = 20.0) -> ToolResult:
-    return executor.run(rollout, ToolCall("shell", {"command": command}), timeout)
 
 
 def counting(monkeypatch: pytest.MonkeyPatch, name: str = "counting") -> list[int]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -21,19 +21,6 @@ from bunshin_gym.engines.dummy import Faults
 
 Make = Callable[..., BunshinVectorEnv]
 NEXT, SAME, DISABLED = AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    made: list[BunshinVectorEnv] = []
-
-    def build(num_envs: int = 3, **kwargs: Any) -> BunshinVectorEnv:
-        made.append(BunshinVectorEnv(num_envs, **({"engine": "dummy"} | kwargs)))
-        return made[-1]
-
-    yield build
-    for envs in made:
-        envs.close()
 
 
 # -- law 6
@@ -136,8 +123,8 @@ def test_the_spec_survives_json() -> None:
     again.close()
 
 
-def test_a_key_keeps_its_type(make: Make) -> None:
-    envs = make(autoreset_mode=SAME)
+def test_a_key_keeps_its_type(make_vector: Make) -> None:
+    envs = make_vector(autoreset_mode=SAME)
     envs.reset(seed=0)
     seen: dict[str, np.dtype[Any]] = {}
     for actions in [("pwd", "a\0b", "submit"), ("bunshin-fault lose", "exit 3", "nosuch"), ("submit",) * 3]:
@@ -146,8 +133,8 @@ def test_a_key_keeps_its_type(make: Make) -> None:
                 assert seen.setdefault(key, value.dtype) == value.dtype
 
 
-def test_final_observations_are_the_callers_own(make: Make) -> None:
-    envs = make(autoreset_mode=SAME, task=ANSWER)
+def test_final_observations_are_the_callers_own(make_vector: Make) -> None:
+    envs = make_vector(autoreset_mode=SAME, task=ANSWER)
     envs.reset(seed=0)
     first = envs.step(("submit", "pwd", "pwd"))
     envs.step(("pwd", "submit", "pwd"))
@@ -157,13 +144,13 @@ def test_final_observations_are_the_callers_own(make: Make) -> None:
     assert first[4]["_final_obs"].tolist() == [True, False, False]
 
 
-def test_misuse_is_told(make: Make) -> None:
+def test_misuse_is_told(make_vector: Make) -> None:
     for wrong in ({"num_envs": 0}, {"max_episode_steps": 0}, {"step_timeout": 0.0}, {"autoreset_mode": "x"}):
         with pytest.raises(ValueError):
-            make(**wrong)
+            make_vector(**wrong)
     with pytest.raises(TypeError):
-        make(nope=1)
-    envs = make(autoreset_mode=DISABLED)
+        make_vector(nope=1)
+    envs = make_vector(autoreset_mode=DISABLED)
     with pytest.raises(ResetNeeded):
         envs.step(("pwd",) * 3)
     envs.reset()
@@ -181,8 +168,8 @@ def test_misuse_is_told(make: Make) -> None:
 # -- reset: seeds, masks, options of each
 
 
-def test_seeds_of_each(make: Make) -> None:
-    envs = make(taskset=TASKS)
+def test_seeds_of_each(make_vector: Make) -> None:
+    envs = make_vector(taskset=TASKS)
     assert data_equivalence(envs.reset(seed=5), envs.reset(seed=[5, 6, 7]))
     envs.reset(seed=[1, None, 1])
     assert envs.np_random_seed[0] == envs.np_random_seed[2] == 1
@@ -190,8 +177,8 @@ def test_seeds_of_each(make: Make) -> None:
         envs.reset(seed=[1, 2])
 
 
-def test_only_the_masked_ones_are_reset(make: Make) -> None:
-    envs = make(autoreset_mode=DISABLED)
+def test_only_the_masked_ones_are_reset(make_vector: Make) -> None:
+    envs = make_vector(autoreset_mode=DISABLED)
     envs.reset(seed=0)
     envs.step(("X=1", "X=1", "submit"))
     options = {"reset_mask": np.array([False, True, True])}
@@ -202,8 +189,8 @@ def test_only_the_masked_ones_are_reset(make: Make) -> None:
     assert list(options) == ["reset_mask"], "the caller's own options are left alone"
 
 
-def test_options_of_each(make: Make) -> None:
-    envs = make(taskset=TASKS, autoreset_mode=DISABLED)
+def test_options_of_each(make_vector: Make) -> None:
+    envs = make_vector(taskset=TASKS, autoreset_mode=DISABLED)
 
     def tasks(options: Any) -> list[str | None]:
         return list(envs.reset(options=options)[1]["task"])
@@ -228,13 +215,13 @@ def test_options_of_each(make: Make) -> None:
         [{}, {}],
     ],
 )
-def test_options_that_make_no_sense(make: Make, options: Any) -> None:
+def test_options_that_make_no_sense(make_vector: Make, options: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
-        make().reset(options=options)
+        make_vector().reset(options=options)
 
 
-def test_a_reset_that_fails_raises_once_all_have_ended(make: Make, faults: Faults) -> None:
-    envs = make(taskset=TASKS)
+def test_a_reset_that_fails_raises_once_all_have_ended(make_vector: Make, faults: Faults) -> None:
+    envs = make_vector(taskset=TASKS)
     with pytest.raises(TaskError):
         envs.reset(options={"task": ["count", "nope", "count"]})
     envs.reset(options={"task": "count"})
@@ -244,7 +231,7 @@ def test_a_reset_that_fails_raises_once_all_have_ended(make: Make, faults: Fault
 # -- together, and apart
 
 
-def test_steps_run_at_the_same_time(make: Make) -> None:
+def test_steps_run_at_the_same_time(make_vector: Make) -> None:
     """Each waits for all the others, so that one after another would never end."""
     barrier = threading.Barrier(4)
 
@@ -252,13 +239,13 @@ def test_steps_run_at_the_same_time(make: Make) -> None:
         barrier.wait(30)
         return 1.0
 
-    envs = make(4, task=Task("t", "do", verifier=meet), cache=False)
+    envs = make_vector(4, task=Task("t", "do", verifier=meet), cache=False)
     envs.reset(seed=0)
     assert envs.step(("submit",) * 4)[1].tolist() == [1.0] * 4
 
 
-def test_the_environments_of_a_task_are_forks_of_one_workspace(make: Make) -> None:
-    envs = make(8, task=ANSWER)
+def test_the_environments_of_a_task_are_forks_of_one_workspace(make_vector: Make) -> None:
+    envs = make_vector(8, task=ANSWER)
     envs.reset(seed=0)
     assert envs.step([f"echo {i} >> answer; cat answer" for i in range(8)])[0] == tuple(
         f"wrong\n{i}\n" for i in range(8)
@@ -269,8 +256,8 @@ def test_the_environments_of_a_task_are_forks_of_one_workspace(make: Make) -> No
     assert envs.stats.misses == 9
 
 
-def test_send_and_receive(make: Make) -> None:
-    envs = make()
+def test_send_and_receive(make_vector: Make) -> None:
+    envs = make_vector()
     with pytest.raises(RuntimeError):
         envs.recv()
     envs.reset(seed=0)
@@ -281,8 +268,8 @@ def test_send_and_receive(make: Make) -> None:
     assert envs.recv()[0] == ("a\n", "b\n", "c\n")
 
 
-def test_a_lost_workspace_truncates_its_own_environment(make: Make) -> None:
-    envs = make(autoreset_mode=NEXT)
+def test_a_lost_workspace_truncates_its_own_environment(make_vector: Make) -> None:
+    envs = make_vector(autoreset_mode=NEXT)
     envs.reset(seed=0)
     observations, _, _, truncations, infos = envs.step(("echo a", "bunshin-fault lose", "echo c"))
     assert (observations[0], observations[2]) == ("a\n", "c\n")
@@ -293,8 +280,10 @@ def test_a_lost_workspace_truncates_its_own_environment(make: Make) -> None:
 
 
 @pytest.mark.parametrize("mode", [NEXT, SAME, DISABLED])
-def test_a_late_step_truncates_its_own_environment_and_is_never_seen_again(make: Make, mode: AutoresetMode) -> None:
-    envs = make(step_timeout=0.5, autoreset_mode=mode)
+def test_a_late_step_truncates_its_own_environment_and_is_never_seen_again(
+    make_vector: Make, mode: AutoresetMode
+) -> None:
+    envs = make_vector(step_timeout=0.5, autoreset_mode=mode)
     envs.reset(seed=0)
     start = time.monotonic()
     observations, _, _, truncations, infos = envs.step(("echo a", "sleep 60; echo late", "echo c"))
@@ -311,8 +300,8 @@ def test_a_late_step_truncates_its_own_environment_and_is_never_seen_again(make:
         assert envs.step((f"echo {i}",) * 3)[0] == (f"{i}\n",) * 3
 
 
-def test_one_that_waits_for_a_stuck_sibling_is_late_too_and_both_recover(make: Make) -> None:
-    envs = make(2, step_timeout=0.5)
+def test_one_that_waits_for_a_stuck_sibling_is_late_too_and_both_recover(make_vector: Make) -> None:
+    envs = make_vector(2, step_timeout=0.5)
     envs.reset(seed=0)
     truncations = envs.step(("sleep 60",) * 2)[3]
     assert truncations.all()
@@ -321,8 +310,8 @@ def test_one_that_waits_for_a_stuck_sibling_is_late_too_and_both_recover(make: M
 
 
 @pytest.mark.parametrize("mode", [NEXT, SAME])
-def test_an_automatic_reset_that_fails_is_tried_again(make: Make, mode: AutoresetMode, monkeypatch: Any) -> None:
-    envs = make(2, autoreset_mode=mode)
+def test_an_automatic_reset_that_fails_is_tried_again(make_vector: Make, mode: AutoresetMode, monkeypatch: Any) -> None:
+    envs = make_vector(2, autoreset_mode=mode)
     envs.reset(seed=0)
     fail = [True]
 
@@ -349,8 +338,8 @@ def test_an_automatic_reset_that_fails_is_tried_again(make: Make, mode: Autorese
     assert envs.step(("echo on", "echo on"))[0] == ("on\n", "on\n")
 
 
-def test_a_fault_of_the_program_ends_one_environment_only(make: Make, monkeypatch: Any) -> None:
-    envs = make(2)
+def test_a_fault_of_the_program_ends_one_environment_only(make_vector: Make, monkeypatch: Any) -> None:
+    envs = make_vector(2)
     envs.reset(seed=0)
 
     def step(action: str) -> Any:
@@ -364,14 +353,14 @@ def test_a_fault_of_the_program_ends_one_environment_only(make: Make, monkeypatc
     assert envs.step(("echo on", "echo on"))[0] == ("on\n", "on\n")
 
 
-def test_close_comes_back_whatever_the_workers_do(make: Make) -> None:
+def test_close_comes_back_whatever_the_workers_do(make_vector: Make) -> None:
     release = threading.Event()
 
     def stuck(workspace: object) -> float:
         release.wait(120)
         return 0.0
 
-    envs = make(2, task=Task("t", "do", verifier=stuck), step_timeout=0.3)
+    envs = make_vector(2, task=Task("t", "do", verifier=stuck), step_timeout=0.3)
     envs.reset(seed=0)
     assert envs.step(("submit", "pwd"))[3].tolist() == [True, False]
     start = time.monotonic()
@@ -384,8 +373,8 @@ def test_close_comes_back_whatever_the_workers_do(make: Make) -> None:
 # -- states, attributes
 
 
-def test_states_are_cloned_and_restored_together(make: Make) -> None:
-    envs = make(2, task=COUNT)
+def test_states_are_cloned_and_restored_together(make_vector: Make) -> None:
+    envs = make_vector(2, task=COUNT)
     envs.reset(seed=0)
     envs.step(("X=a; echo $$", "X=b"))
     states = envs.clone_state()
@@ -398,8 +387,8 @@ def test_states_are_cloned_and_restored_together(make: Make) -> None:
         envs.restore_state(states[:1])
 
 
-def test_attributes_of_each(make: Make) -> None:
-    envs = make(2)
+def test_attributes_of_each(make_vector: Make) -> None:
+    envs = make_vector(2)
     envs.reset(seed=0)
     assert envs.get_attr("step_timeout") == (None, None)
     assert len(envs.call("clone_state")) == 2

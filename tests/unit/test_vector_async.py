@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -28,19 +28,6 @@ MODES = [NEXT, SAME, DISABLED]
 MANY = Taskset([Task(f"t{i}", f"Do {i}.", files={"n": f"{i}\n".encode()}) for i in range(5)], "many")
 
 
-@pytest.fixture
-def make() -> Iterator[Make]:
-    made: list[BunshinVectorEnv] = []
-
-    def build(num_envs: int = 3, **kwargs: Any) -> BunshinVectorEnv:
-        made.append(BunshinVectorEnv(num_envs, **({"engine": "dummy"} | kwargs)))
-        return made[-1]
-
-    yield build
-    for envs in made:
-        envs.close()
-
-
 class Gates:
     """A verifier that waits at a gate of its own: by the number the workspace holds."""
 
@@ -55,9 +42,9 @@ class Gates:
 # -- out of step
 
 
-def test_those_that_are_ready_come_first(make: Make) -> None:
+def test_those_that_are_ready_come_first(make_vector: Make) -> None:
     gates = Gates()
-    envs = make(3, task=Task("t", "do", verifier=gates), cache=False)
+    envs = make_vector(3, task=Task("t", "do", verifier=gates), cache=False)
     envs.reset(seed=0)
     envs.step([f"echo {i} > who" for i in range(3)])
     envs.send(["submit"] * 3)
@@ -77,9 +64,9 @@ def test_those_that_are_ready_come_first(make: Make) -> None:
         envs.recv()
 
 
-def test_each_gets_its_next_action_when_its_last_result_is_there(make: Make) -> None:
+def test_each_gets_its_next_action_when_its_last_result_is_there(make_vector: Make) -> None:
     gates = Gates()
-    envs = make(2, task=Task("t", "do", verifier=gates), cache=False)
+    envs = make_vector(2, task=Task("t", "do", verifier=gates), cache=False)
     envs.reset(seed=0)
     envs.step(["echo 0 > who; X=0", "echo 1 > who; X=0"])
     envs.send(["submit", "pwd"])
@@ -98,12 +85,12 @@ def test_each_gets_its_next_action_when_its_last_result_is_there(make: Make) -> 
     envs.step(["pwd", "pwd"])
 
 
-def test_a_batch_is_put_together_as_step_does(make: Make) -> None:
+def test_a_batch_is_put_together_as_step_does(make_vector: Make) -> None:
     """The same actions, out of step and in step: the same transitions."""
     menu = ["echo a; X=$((X+1)); echo $X", "nosuch", "submit", "a\0b", "exit 3", "bunshin-fault lose"]
     rng = np.random.default_rng(0)
     for mode in (NEXT, SAME):
-        a, b = (make(4, taskset=TASKS, autoreset_mode=mode) for _ in range(2))
+        a, b = (make_vector(4, taskset=TASKS, autoreset_mode=mode) for _ in range(2))
         a.reset(seed=3)
         b.reset(seed=3)
         for _ in range(12):
@@ -132,8 +119,8 @@ def _one(infos: dict[str, Any], i: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_late_one_has_a_deadline_of_its_own(make: Make, mode: AutoresetMode) -> None:
-    envs = make(2, step_timeout=1.0, autoreset_mode=mode)
+def test_a_late_one_has_a_deadline_of_its_own(make_vector: Make, mode: AutoresetMode) -> None:
+    envs = make_vector(2, step_timeout=1.0, autoreset_mode=mode)
     envs.reset(seed=0)
     envs.send(["sleep 60"], ids=[0])
     envs.send(["echo quick"], ids=[1])
@@ -151,9 +138,9 @@ def test_a_late_one_has_a_deadline_of_its_own(make: Make, mode: AutoresetMode) -
     assert envs.recv()[0] == ("on\n",)
 
 
-def test_one_may_be_reset_while_others_are_out(make: Make) -> None:
+def test_one_may_be_reset_while_others_are_out(make_vector: Make) -> None:
     gates = Gates()
-    envs = make(2, task=Task("t", "do", verifier=gates), cache=False, autoreset_mode=DISABLED)
+    envs = make_vector(2, task=Task("t", "do", verifier=gates), cache=False, autoreset_mode=DISABLED)
     envs.reset(seed=0)
     envs.step(["echo 0 > who", "X=1"])
     envs.send(["submit"], ids=[0])
@@ -166,8 +153,8 @@ def test_one_may_be_reset_while_others_are_out(make: Make) -> None:
         envs.send(["pwd"], ids=[0])
 
 
-def test_a_fault_of_one_stops_no_other(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    envs = make(3)
+def test_a_fault_of_one_stops_no_other(make_vector: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    envs = make_vector(3)
     envs.reset(seed=0)
 
     def step(action: str) -> Any:
@@ -182,8 +169,8 @@ def test_a_fault_of_one_stops_no_other(make: Make, monkeypatch: pytest.MonkeyPat
     assert got == {0: "internal_error", 1: "workspace_lost", 2: ""}
 
 
-def test_misuse_is_told(make: Make) -> None:
-    envs = make(2)
+def test_misuse_is_told(make_vector: Make) -> None:
+    envs = make_vector(2)
     envs.reset(seed=0)
     for ids in ([2], [-1], [0, 0]):
         with pytest.raises(ValueError):
@@ -199,11 +186,11 @@ def test_misuse_is_told(make: Make) -> None:
             envs.recv(**kwargs)  # type: ignore[arg-type]
     assert len(envs.recv(min_envs=2)[0]) == 1, "never more than are out"
     with pytest.raises(ResetNeeded):
-        make(2).send(["pwd"], ids=[0])
+        make_vector(2).send(["pwd"], ids=[0])
 
 
-def test_close_while_some_are_out(make: Make) -> None:
-    envs = make(2)
+def test_close_while_some_are_out(make_vector: Make) -> None:
+    envs = make_vector(2)
     envs.reset(seed=0)
     envs.send(["sleep 60", "pwd"])
     envs.recv(min_envs=1)
@@ -252,8 +239,8 @@ def test_epochs_differ_and_follow_from_the_seed() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_groups_go_through_the_taskset(make: Make, mode: AutoresetMode) -> None:
-    envs = make(4, group_size=2, taskset=MANY, autoreset_mode=mode)
+def test_groups_go_through_the_taskset(make_vector: Make, mode: AutoresetMode) -> None:
+    envs = make_vector(4, group_size=2, taskset=MANY, autoreset_mode=mode)
     observations, infos = envs.reset(seed=1)
     plays: Counter[tuple[int, str, int]] = Counter()
     for _ in range(10 if mode is not NEXT else 20):
@@ -273,9 +260,9 @@ def test_groups_go_through_the_taskset(make: Make, mode: AutoresetMode) -> None:
     assert envs.stats.prepared == len(MANY), "a task's template serves later epochs, too"
 
 
-def test_the_same_seed_gives_the_same_tasks_whoever_is_faster(make: Make) -> None:
+def test_the_same_seed_gives_the_same_tasks_whoever_is_faster(make_vector: Make) -> None:
     def draws(slow: int) -> dict[int, list[tuple[int, str]]]:
-        envs = make(4, group_size=2, taskset=MANY, autoreset_mode=SAME, prepare_ahead=0)
+        envs = make_vector(4, group_size=2, taskset=MANY, autoreset_mode=SAME, prepare_ahead=0)
         infos = envs.reset(seed=5)[1]
         seen = {i: [(int(infos["group_id"][i]), str(infos["task"][i]))] for i in range(4)}
         for _ in range(6):
@@ -293,8 +280,8 @@ def test_the_same_seed_gives_the_same_tasks_whoever_is_faster(make: Make) -> Non
     assert one[2] == one[3]
 
 
-def test_a_whole_group_begins_together_and_a_part_goes_on_by_itself(make: Make) -> None:
-    envs = make(4, group_size=2, taskset=MANY, autoreset_mode=DISABLED)
+def test_a_whole_group_begins_together_and_a_part_goes_on_by_itself(make_vector: Make) -> None:
+    envs = make_vector(4, group_size=2, taskset=MANY, autoreset_mode=DISABLED)
     assert envs.reset(seed=0)[1]["group_id"].tolist() == [0, 0, 1, 1]
     part = np.array([True, False, False, False])
     assert envs.reset(options={"reset_mask": part})[1]["group_id"][0] == 2
@@ -305,7 +292,7 @@ def test_a_whole_group_begins_together_and_a_part_goes_on_by_itself(make: Make) 
     assert envs.reset(seed=0)[1]["group_id"].tolist() == [0, 0, 1, 1]
 
 
-def test_templates_are_prepared_ahead(make: Make) -> None:
+def test_templates_are_prepared_ahead(make_vector: Make) -> None:
     prepared: list[str] = []
     third = threading.Event()
 
@@ -319,7 +306,7 @@ def test_templates_are_prepared_ahead(make: Make) -> None:
         return Task(name, "do", image=image)
 
     tasks = Taskset([task(f"t{i}") for i in range(6)])
-    envs = make(4, group_size=2, taskset=tasks, prepare_ahead=1)
+    envs = make_vector(4, group_size=2, taskset=tasks, prepare_ahead=1)
     envs.reset(seed=0)
     assert third.wait(30), "the next draw's workspace is prepared while the first ones are played"
     order = Curriculum(tasks.names, 2, 2, 0).order(0)
@@ -328,7 +315,7 @@ def test_templates_are_prepared_ahead(make: Make) -> None:
     assert prepared.count(order[2]) == 1
 
 
-def test_a_template_that_fails_ahead_is_tried_when_it_is_needed(make: Make, faults: Faults) -> None:
+def test_a_template_that_fails_ahead_is_tried_when_it_is_needed(make_vector: Make, faults: Faults) -> None:
     tries: list[int] = []
 
     def image() -> Any:
@@ -338,14 +325,14 @@ def test_a_template_that_fails_ahead_is_tried_when_it_is_needed(make: Make, faul
 
     tasks = Taskset([Task("good", "do"), Task("bad", "do", image=image)])
     seed = next(s for s in range(9) if Curriculum(tasks.names, 1, 2, s).order(0)[0] == "good")
-    envs = make(2, group_size=2, taskset=tasks, autoreset_mode=SAME)
+    envs = make_vector(2, group_size=2, taskset=tasks, autoreset_mode=SAME)
     envs.reset(seed=seed)
     assert envs.step(["submit"] * 2)[4]["task"].tolist() == ["bad", "bad"]
     assert len(tries) == 2
 
 
-def test_an_automatic_reset_that_fails_keeps_its_draw(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    envs = make(2, group_size=2, taskset=MANY, autoreset_mode=SAME)
+def test_an_automatic_reset_that_fails_keeps_its_draw(make_vector: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    envs = make_vector(2, group_size=2, taskset=MANY, autoreset_mode=SAME)
     envs.reset(seed=0)
     env = envs.envs[1]
     fail = [True]
@@ -374,9 +361,9 @@ def test_an_automatic_reset_that_fails_keeps_its_draw(make: Make, monkeypatch: p
         {"group_size": 2, "prepare_ahead": -1},
     ],
 )
-def test_groups_that_make_no_sense(make: Make, wrong: dict[str, Any]) -> None:
+def test_groups_that_make_no_sense(make_vector: Make, wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
-        make(4, **wrong)
+        make_vector(4, **wrong)
 
 
 def test_groups_through_make_vec() -> None:
