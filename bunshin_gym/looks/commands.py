@@ -308,6 +308,11 @@ def _sort(args: Args) -> Look:
     return RANDOM if "R" in _flags(args) or _has(args, "--random-sort", "--sort=random") else NOTHING
 
 
+def _type(args: Args) -> Look:
+    # Whether bash has looked the command up before is not in the state.
+    return NOTHING if any(letter in _flags(args) for letter in "tpP") else Look("bash's memory of where commands are")
+
+
 def _jobs(args: Args) -> Look:
     return PIDS if any(letter in _flags(args) for letter in "lp") else NOTHING
 
@@ -388,6 +393,8 @@ _PARTICULAR: Mapping[str, Callable[[Args], Look]] = {
     "shuf": _shuf,
     "sort": _sort,
     "jobs": _jobs,
+    "type": _type,
+    "hash": _type,
     "awk": _awk,
     "gawk": _awk,
     "mawk": _awk,

@@ -50,6 +50,7 @@ SHARED = [
     "echo done &>/dev/null",
     "env A=1 ls",
     "sort -u a | uniq -c",
+    "type -t ls; command -v ls",
 ]
 ALONE = [
     "date",
@@ -101,6 +102,8 @@ ALONE = [
     'bash -c "cd /some/where/long && $cmd"',
     "python3 -c \"import json; print(json.loads('[1]'), $x)\"",
     'eval "$cmd"',
+    "type ls",
+    "hash",
     "sort -R a",
     "shuf a",
     "openssl rand -hex 4",
