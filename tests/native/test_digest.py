@@ -360,6 +360,23 @@ def test_a_shell_that_exits_is_a_fresh_one(root: Snapshot) -> None:
         assert workspace.run("echo $x").output == "\n"
 
 
+@pytest.mark.parametrize(
+    "command", ["X=1; f() { :; }; cd /tmp", "false", "trap 'echo $?' DEBUG", "set -eu; shopt -s extglob"]
+)
+def test_the_first_digest_may_come_late(command: str) -> None:
+    """Only from the first digest on does the shell tell all of its state at the end of each call."""
+    spec = WorkspaceSpec(engine="native")
+    with Workspace(spec) as always, Workspace(spec) as late:
+        always.digest(b"root")
+        for workspace in (always, late):
+            workspace.run(command)
+        asked, found = always.digest(b"call"), late.digest(b"call")
+        assert not asked.unique and not found.unique
+        assert asked.parts["shell"] == found.parts["shell"]
+        assert always.run("echo $?; pwd").output == late.run("echo $?; pwd").output
+        assert always.digest(b"last").parts["shell"] == late.digest(b"last").parts["shell"]
+
+
 def test_a_fresh_workspace_has_the_digest_of_one_whose_shell_has_started() -> None:
     with Workspace(WorkspaceSpec(engine="native")) as one, Workspace(WorkspaceSpec(engine="native")) as other:
         one.run(":")

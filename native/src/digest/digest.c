@@ -108,10 +108,11 @@ static struct bunshin_error *digest_all(struct digest *digest, const struct wire
         if (init->session[kind].running)
             return bunshin_error_new(BUNSHIN_ERROR_BUSY, EBUSY, "cannot digest: a call is running");
     init_reap(init);
-    if (!shell->pid) { /* a fresh one is the same state as none */
+    bool fresh = !shell->pid; /* which is the same state as none */
+    if (fresh)
         TRY(session_ensure(init, CALL_SHELL));
+    if (fresh || (!init->digests && session_at_rest(init, shell))) /* calls so far have not told the shell's state */
         TRY(session_ask(init, shell));
-    }
     if (init->session[CALL_PYTHON].pid)
         (void)session_at_rest(init, &init->session[CALL_PYTHON]); /* else it is seen to run in the next call */
     TRY(processes_digest(digest, &processes));

@@ -5,10 +5,11 @@
 /*
  * bash, interactive so that an interrupt means "back to the next command" and not the end. It reads one line a call from
  * its standard input; the command itself comes in a file, so nothing is ever glued to it. __bunshin_load keeps $? as the
- * last command left it; __bunshin_end reports status, directory, exported variables and, for state digests, all else of its state through a
- * FIFO (SHELL_REPORT asks for it: traps of three kinds are not to be seen inside a function); __bunshin_leave
- * goes from a directory that was removed to the nearest one that is left.
+ * last command left it; __bunshin_end reports status, directory and exported variables through a FIFO (SHELL_END) and, for
+ * state digests, all else of its state (SHELL_REPORT: traps of three kinds are not to be seen inside a function);
+ * __bunshin_leave goes from a directory that was removed to the nearest one that is left.
  */
+#define SHELL_END "__bunshin_end $? p\n"
 #define SHELL_REPORT                                                                                                   \
     "__bunshin_status=$?; builtin trap -p DEBUG ERR RETURN 2>/dev/null >|" INIT_PRIVATE "/shell.traps; "               \
     "__bunshin_end \"$__bunshin_status\" \"$@\" r\n"
@@ -20,7 +21,7 @@ static const char shell_driver[] =
     "shopt -u checkwinsize\n"
     "__bunshin_end() {\n"
     "  builtin unset -v __bunshin_status 2>/dev/null\n"
-    "  { builtin printf '%s\\0%d\\0%s\\0' \"${!#}\" \"$1\" \"${PWD-}\"; builtin export -p; [[ ${!#} = x ]] || __bunshin_state \"${@:2:$#-2}\"; } 2>/dev/null >" INIT_PRIVATE "/shell.status\n"
+    "  { builtin printf '%s\\0%d\\0%s\\0' \"${!#}\" \"$1\" \"${PWD-}\"; builtin export -p; [[ ${!#} != r ]] || __bunshin_state \"${@:2:$#-2}\"; } 2>/dev/null >" INIT_PRIVATE "/shell.status\n"
     "  return \"$1\"\n"
     "}\n"
     "__bunshin_state() {\n"

@@ -160,6 +160,9 @@ static struct bunshin_error *empty_file(const char *path) {
     return made ? NULL : bunshin_error_os("cannot make %s", path);
 }
 
+/* What the shell is to say at the end of a call: all of its state costs it as much again as the rest. */
+static const char *end_of_call(const struct init *init) { return init->digests ? SHELL_REPORT : SHELL_END; }
+
 /* One name a session and stream, made anew for each call: a background job keeps the old one, which has no name now. */
 static struct bunshin_error *make_fifo(struct init *init, const struct session *session, struct call *call, enum stream stream) {
     char path[64];
@@ -228,9 +231,10 @@ struct bunshin_error *session_send(struct init *init, struct session *session, s
     if (session->kind == CALL_PYTHON)
         return send_line(session, "%llu\n", (unsigned long long)call->id);
     TRY(leave_removed_directory(init, session, call));
-    TRY(empty_file(INIT_PRIVATE "/shell.traps"));
-    return send_line(session, "builtin source " INIT_PRIVATE "/shell.command </dev/null >" INIT_PRIVATE "/shell.stdout 2>%s; " SHELL_REPORT,
-                     call->merged ? "&1" : INIT_PRIVATE "/shell.stderr");
+    if (init->digests)
+        TRY(empty_file(INIT_PRIVATE "/shell.traps"));
+    return send_line(session, "builtin source " INIT_PRIVATE "/shell.command </dev/null >" INIT_PRIVATE "/shell.stdout 2>%s; %s",
+                     call->merged ? "&1" : INIT_PRIVATE "/shell.stderr", end_of_call(init));
 }
 
 /* The driver's report: call NUL status NUL directory NUL [exported variables]. */
@@ -322,7 +326,7 @@ void session_interrupt(struct init *init, struct session *session, struct call *
     if (session->kind == CALL_SHELL) {
         kept = interrupt_shell(init, session->pid, call->mark);
         if (kept) /* the rest of the call's line was given up too: ask for the report anew */
-            bunshin_error_destroy(send_line(session, SHELL_REPORT));
+            bunshin_error_destroy(send_line(session, "%s", end_of_call(init)));
     } else {
         kill_call_tree(init, session->pid, call->mark);
         kill(session->pid, SIGINT);
