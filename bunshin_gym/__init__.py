@@ -31,6 +31,7 @@ from bunshin_gym.workspace import ForkReport, MemoryUsage, ProcessInfo, Snapshot
 
 if TYPE_CHECKING:
     from bunshin_gym.env import EnvState, ShellEnv, ToolsEnv, WorkspaceEnv
+    from bunshin_gym.events import Events
     from bunshin_gym.executor import Executor
     from bunshin_gym.image import Image
     from bunshin_gym.pool import RolloutPool
@@ -45,6 +46,7 @@ __all__ = [
     "BunshinVectorEnv",
     "EngineUnavailable",
     "EnvState",
+    "Events",
     "Executor",
     "ExitReason",
     "ForkError",
@@ -83,6 +85,7 @@ __all__ = [
 _LAZY = {
     "BunshinVectorEnv": "vector",
     "EnvState": "env",
+    "Events": "events",
     "Executor": "executor",
     "Image": "image",
     "RolloutPool": "pool",

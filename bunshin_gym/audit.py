@@ -116,7 +116,7 @@ class Auditor:
         workspace = self._materialiser.bring(rollout, strict=True)
         if rollout.node is not step.source or rollout.at is None:
             return  # the way there has turned out to be false itself: that has been counted
-        with self._stats.timed("audit"):
+        with self._stats.timed("audit", at=step.source.number):
             result = workspace.call(step.edge.call, step.edge.timeout)
         if result.exit_reason in (ExitReason.WORKSPACE_LOST, ExitReason.TIMEOUT):
             self._stats.add(audits_failed=1)

@@ -19,11 +19,13 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
 from bunshin_gym.audit import Auditor
 from bunshin_gym.errors import ForkError, TaskError, WorkspaceError, WorkspaceLost
+from bunshin_gym.events import Events
 from bunshin_gym.flight import Flights, Landing
 from bunshin_gym.looks import cacheable, seen, strict
 from bunshin_gym.materialise import UNCACHED, Materialiser, Prepare, replay_seconds, unreplayable
@@ -40,6 +42,7 @@ __all__ = ["Executor", "Key", "Place"]
 Key = Literal["state", "history"]
 
 _log = logging.getLogger("bunshin_gym")
+_UNSEEN = nullcontext()
 
 
 @dataclass(eq=False)
@@ -72,6 +75,7 @@ class Executor:
         group: how many rollouts of one task are expected at a time; above 1, snapshots are kept where `policy` says.
         audit: the share of hits that is run again and compared, 0 to 1.
         policy, tree, speculator, stats: in place of the usual ones.
+        events: where all that is done is noted; None: nowhere.
 
     Raises ValueError for a `key` or `audit` that is none.
     """
@@ -89,6 +93,7 @@ class Executor:
         tree: Tree | None = None,
         speculator: Speculator | None = None,
         stats: Stats | None = None,
+        events: Events | None = None,
     ) -> None:
         if key not in ("state", "history"):
             raise ValueError(f"key must be 'state' or 'history', not {key!r}")
@@ -102,6 +107,7 @@ class Executor:
         self.tree = tree if tree is not None else Tree()
         self.speculator = speculator if speculator is not None else NullSpeculator()
         self.stats = stats if stats is not None else Stats()
+        self.events = self.stats.events = events
         self._digests = cache and key == "state"
         self._materialiser = Materialiser(self.tree, self.stats, self._discard, digests=self._digests)
         self.auditor = Auditor(self.tree, self._materialiser, self.stats, self._discard, audit if cache else 0.0)
@@ -124,9 +130,9 @@ class Executor:
             if self._closed:
                 raise WorkspaceError("cannot start a rollout: the executor is closed")
             root_lock = self._root_locks.setdefault(key, threading.Lock())
-        with root_lock:
-            root = self.tree.root(key)
-            rollout = Rollout(root)
+        root = self.tree.root(key)
+        rollout = Rollout(root)
+        with self._noted("open", rollout), root_lock:
             prepared = self._materialiser.prepare
             if root not in prepared:
                 prepared[root] = prepare
@@ -158,7 +164,12 @@ class Executor:
         """
         self._sweep()
         self.stats.add(calls=1)
-        edge = Edge(call, timeout)
+        with self._noted("call", rollout):
+            return self._answer(rollout, Edge(call, timeout))
+
+    def _answer(self, rollout: Rollout, edge: Edge) -> ToolResult:
+        """The six steps in their order."""
+        call = edge.call
         waited = False
         while self._may_share(rollout.node, edge):
             node = rollout.node
@@ -168,7 +179,8 @@ class Executor:
                 return self._hit(rollout, step, waited=waited, by_state=not own)
             flight, leading = self._flights.join(_where(node, strict=strict(call)), edge)
             if not leading:
-                landing = flight.wait(rollout)
+                with self.stats.timed("wait", at=node.number):
+                    landing = flight.wait(rollout)
                 waited = landing is Landing.SHARED
                 if landing is Landing.UNSHARED:
                     break
@@ -207,6 +219,7 @@ class Executor:
                 self.stats.add(hits_by_state=1, saved_by_state=step.seconds)
         rollout.node = step.target
         rollout.trail.append(step)
+        rollout.answered = "wait" if waited else "hit"
         self.auditor.consider(step)
         return step.result
 
@@ -220,7 +233,7 @@ class Executor:
             result = draft.result
         else:
             workspace = self._materialiser.bring(rollout, strict=private or strict(edge.call))  # 3
-            with self.stats.timed("run"):
+            with self.stats.timed("run", at=rollout.node.number):
                 result = workspace.call(edge.call, edge.timeout)
         if result.exit_reason is ExitReason.WORKSPACE_LOST:
             self.stats.add(lost=1)
@@ -228,6 +241,7 @@ class Executor:
             return result, False
         self.stats.add(timeouts=int(result.exit_reason is ExitReason.TIMEOUT))
         step = self._arrive(rollout, edge, result, private=private or self._is_private(rollout.node, edge, result))  # 4
+        rollout.answered = "run" if draft is None else "draft"
         self._keep_snapshot(rollout)
         self.speculator.observe(rollout.node)  # 5
         return result, step.linked
@@ -247,6 +261,10 @@ class Executor:
         TaskError where the verifier fails or says something else, and as `materialise`.
         """
         self.stats.add(verified=1)
+        with self._noted("judge", rollout):
+            return self._verdict(rollout, verifier)
+
+    def _verdict(self, rollout: Rollout, verifier: Callable[[Workspace], float]) -> float:
         while self._may_share(rollout.node):
             known = rollout.node.verdict
             if known is not None:
@@ -254,7 +272,8 @@ class Executor:
                 return known
             flight, leading = self._flights.join(_where(rollout.node), "verdict")
             if not leading:
-                flight.wait(rollout)
+                with self.stats.timed("wait", at=rollout.node.number):
+                    flight.wait(rollout)
                 continue
             with flight:
                 if rollout.node.verdict is None:
@@ -265,7 +284,7 @@ class Executor:
         workspace = self._materialiser.bring(rollout)
         node = rollout.node
         try:
-            with self.stats.timed("verify"):
+            with self.stats.timed("verify", at=node.number):
                 verdict = float(verifier(workspace))
             if not 0.0 <= verdict <= 1.0:
                 raise ValueError(f"it returned {verdict!r}, not a number in [0, 1]")
@@ -338,6 +357,9 @@ class Executor:
 
     # -- helpers, in the order of their use
 
+    def _noted(self, move: str, rollout: Rollout) -> AbstractContextManager[object]:
+        return self.events.move(move, rollout) if self.events is not None else _UNSEEN
+
     def _seal_root(self, root: Node, workspace: Workspace) -> None:
         self.tree.pin(root)
         try:
@@ -346,7 +368,7 @@ class Executor:
             _log.warning("a task's workspace cannot be forked, so each rollout prepares its own: %s", error)
 
     def _attach(self, node: Node, workspace: Workspace) -> None:
-        with self.stats.timed("snapshot"):
+        with self.stats.timed("snapshot", at=node.number):
             snapshot = workspace.snapshot()
         self.stats.add(snapshots=1)
         if self._closed:
@@ -411,6 +433,8 @@ class Executor:
     def _discard(self, snapshots: list[Closable]) -> None:
         if snapshots:
             self.stats.add(snapshots_evicted=len(snapshots))
+            if self.events is not None:
+                self.events.add("evict", note=f"{len(snapshots)} snapshots")
             _close_all(snapshots)
 
 

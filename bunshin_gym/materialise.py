@@ -65,8 +65,10 @@ class Materialiser:
         finally:
             if found is not None:
                 self._discard(self.tree.unpin(found[0]))
-        with self.stats.timed("replay"):
-            self._replay(rollout, node.path_from(base))
+        path = node.path_from(base)
+        if path:
+            with self.stats.timed("replay", at=node.number):
+                self._replay(rollout, path)
         if rollout.workspace is None:
             raise WorkspaceLost("cannot run the call: the workspace was lost while earlier calls were replayed in it")
         if self.digests and rollout.strict is None and rollout.at is not None and not rollout.at.private:
@@ -87,7 +89,7 @@ class Materialiser:
         prepare = self.prepare.get(root)
         if prepare is None:
             raise WorkspaceLost("cannot prepare a workspace: the executor is closed")
-        with self.stats.timed("prepare"):
+        with self.stats.timed("prepare", at=root.number):
             workspace = prepare()
         self.stats.add(prepared=1)
         if self.digests:
@@ -99,7 +101,7 @@ class Materialiser:
         # What is told apart by its origin must be so by all that the call may have noticed.
         origin = at.ident if edge is None else combine(at.exactly if strict(edge.call) else at.ident, edge.key)
         try:
-            with self.stats.timed("digest"):
+            with self.stats.timed("digest", at=at.number):
                 found = workspace.digest(origin)
         except WorkspaceError as error:
             self.stats.add(digests_failed=1)
@@ -128,7 +130,7 @@ class Materialiser:
             snapshot = cast("Snapshot | None", holder.snapshot)
             if snapshot is None:  # pinned, so only the executor's own end takes it away
                 raise WorkspaceLost("cannot fork a workspace: the executor is closed")
-            with self.stats.timed("fork"):
+            with self.stats.timed("fork", at=holder.number):
                 (forked,) = snapshot.fork(1)
             if isinstance(forked, WorkspaceError):
                 raise forked

@@ -5,6 +5,7 @@ Only the tree writes them, under its lock. Whoever holds a node, step or state m
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +15,8 @@ from bunshin_gym.state import combine
 from bunshin_gym.tools import ToolCall, ToolResult
 
 __all__ = ["Closable", "Edge", "Node", "State", "Step"]
+
+_numbers = itertools.count(1)
 
 
 class Closable(Protocol):
@@ -51,6 +54,7 @@ class Step:
     hits: int = 0
     used: int = 0  # when it was last used, as the tree counts
     queued: bool = False  # whether it is among those that the tree may let go of
+    number: int = field(default_factory=_numbers.__next__)  # its own among all nodes and steps of this program
 
     def __post_init__(self) -> None:
         if self.target.step is None and self.target is not self.target.root:
@@ -133,6 +137,7 @@ class Node:
     snapshot: Closable | None = None
     pins: int = 0
     linked: bool = False
+    number: int = field(default_factory=_numbers.__next__)  # its own among all nodes and steps of this program
     root: Node = field(init=False, repr=False)
     _verdict: float | None = None
 

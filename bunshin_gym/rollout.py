@@ -8,6 +8,7 @@ while its own is still at work: a workspace that arrives afterwards is closed at
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Protocol
@@ -17,6 +18,8 @@ from bunshin_gym.tree import Node, Step
 from bunshin_gym.workspace import Workspace
 
 __all__ = ["Rollout"]
+
+_numbers = itertools.count(1)
 
 
 class Anchor(Protocol):
@@ -30,6 +33,8 @@ class Rollout:
 
     `anchor` keeps the snapshot of the node it starts from until the rollout has a workspace of its own. `trail` holds
     every call it was answered, in order. `strict` is the strict digest of its workspace when that was last looked at.
+    `number` is its own among all of this program. `answered`: how its last call was answered: "hit", "wait" (by a
+    sibling's that was running), "draft", "run", or "" where it failed; `rested`: when that was (time.perf_counter()).
     """
 
     def __init__(self, node: Node, anchor: Anchor | None = None) -> None:
@@ -40,6 +45,9 @@ class Rollout:
         self.strict: bytes | None = None
         self.workspace: Workspace | None = None
         self.trail: list[Step] = []
+        self.number = next(_numbers)
+        self.answered = ""
+        self.rested: float | None = None
         self._lock = threading.Lock()
         self._closed = False
         self._watchers: list[Callable[[], None]] = []

@@ -5,11 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from bunshin_gym.events import Events
+
 __all__ = ["Stats"]
+
+_UNSEEN = nullcontext()
 
 
 @dataclass
@@ -21,7 +25,7 @@ class Stats:
     they were run. `hits_by_state` of the hits were made at another node of the state, `saved_by_state` are their
     seconds. `audits` of the hits were run again; `false_hits` of those gave something else, and `false_hit_calls` says
     which calls. `seconds` holds the time spent per stage (`prepare`, `fork`, `replay`, `run`, `digest`, `snapshot`,
-    `verify`, `audit`), summed over threads.
+    `verify`, `audit`, `wait`), summed over threads. What is timed is also noted in `events`, where there are any.
     """
 
     calls: int = 0
@@ -54,6 +58,7 @@ class Stats:
     false_hit_calls: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    _events: Events | None = field(default=None, repr=False, compare=False)
 
     def add(self, **amounts: float) -> None:
         """Add to counters by name."""
@@ -68,12 +73,22 @@ class Stats:
             if len(self.false_hit_calls) < 100:
                 self.false_hit_calls.append(call)
 
+    @property
+    def events(self) -> Events | None:
+        """Where every stage is noted as well."""
+        return self._events
+
+    @events.setter
+    def events(self, events: Events | None) -> None:
+        self._events = events
+
     @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        """Add the time the block takes to `seconds[stage]`."""
+    def timed(self, stage: str, *, at: int = 0) -> Iterator[None]:
+        """Add the time the block takes to `seconds[stage]`. `at`: the number of the node where it is done, if known."""
         start = time.perf_counter()
         try:
-            yield
+            with self._events.span(stage, at=at) if self._events is not None else _UNSEEN:
+                yield
         finally:
             elapsed = time.perf_counter() - start
             with self._lock:
