@@ -2,7 +2,8 @@
 
 The episode ends
 - *terminated* when the policy submits: the verifier looks at the workspace, and what it says is the reward;
-- *truncated* at the task's step limit: the verifier looks, too;
+- *truncated* at the task's step limit: the verifier looks, too, at a workspace that stands still (unless the task has a
+  `live_verifier`): what still ran when the time was up does not count;
 - *truncated* with reward 0 and a `failure_kind` when it cannot go on: `workspace_lost`, `workspace_error` (none could
   be had), `invalid_calls` (8 in a row), `timed_out` (a step passed its deadline), `reset_failed` (an automatic one).
 
@@ -130,7 +131,8 @@ class Episode:
         reward, failure = 0.0, ""
         if self.task.verifier is not None:
             try:
-                reward = self.executor.verify(self.rollout, self.task.verifier)
+                freeze = truncated and not self.task.live_verifier
+                reward = self.executor.verify(self.rollout, self.task.verifier, freeze=freeze)
             except TaskError as error:
                 _log.warning("task %r: %s", self.task.name, error)
                 failure = "verifier_failed"

@@ -254,35 +254,39 @@ class Executor:
         """
         return self._materialiser.bring(rollout)
 
-    def verify(self, rollout: Rollout, verifier: Callable[[Workspace], float]) -> float:
+    def verify(self, rollout: Rollout, verifier: Callable[[Workspace], float], *, freeze: bool = False) -> float:
         """What `verifier` says of the rollout's state, in [0, 1]; it gets a workspace that is closed afterwards.
 
-        Siblings that end in the same state share the verdict, also those that ask for it at the same time. Raises
-        TaskError where the verifier fails or says something else, and as `materialise`.
+        With `freeze`, every process in there stands still before it looks. Siblings that end in the same state share
+        the verdict, also those that ask for it at the same time. Raises TaskError where the verifier fails or says
+        something else, WorkspaceError where something cannot be stopped, and as `materialise`.
         """
         self.stats.add(verified=1)
         with self._noted("judge", rollout):
-            return self._verdict(rollout, verifier)
+            return self._verdict(rollout, verifier, freeze)
 
-    def _verdict(self, rollout: Rollout, verifier: Callable[[Workspace], float]) -> float:
+    def _verdict(self, rollout: Rollout, verifier: Callable[[Workspace], float], freeze: bool) -> float:
         while self._may_share(rollout.node):
-            known = rollout.node.verdict
+            known = _said(rollout.node, freeze)
             if known is not None:
                 self.stats.add(verdicts_shared=1)
                 return known
-            flight, leading = self._flights.join(_where(rollout.node), "verdict")
+            flight, leading = self._flights.join(_where(rollout.node), "verdict", freeze)
             if not leading:
                 with self.stats.timed("wait", at=rollout.node.number):
                     flight.wait(rollout)
                 continue
             with flight:
-                if rollout.node.verdict is None:
-                    return self._judge(rollout, verifier)
-        return self._judge(rollout, verifier)
+                if _said(rollout.node, freeze) is None:
+                    return self._judge(rollout, verifier, freeze)
+        return self._judge(rollout, verifier, freeze)
 
-    def _judge(self, rollout: Rollout, verifier: Callable[[Workspace], float]) -> float:
+    def _judge(self, rollout: Rollout, verifier: Callable[[Workspace], float], freeze: bool) -> float:
         workspace = self._materialiser.bring(rollout)
         node = rollout.node
+        if freeze:
+            with self.stats.timed("freeze"):
+                workspace.freeze()
         try:
             with self.stats.timed("verify", at=node.number):
                 verdict = float(verifier(workspace))
@@ -294,7 +298,10 @@ class Executor:
             raise TaskError(f"the verifier failed: {type(error).__name__}: {error}") from error
         finally:
             rollout.drop()  # the verifier may have changed it: nobody is to run on in there
-        node.verdict = verdict
+        if freeze:
+            node.frozen_verdict = verdict
+        else:
+            node.verdict = verdict
         return verdict
 
     # -- states to come back to
@@ -436,6 +443,10 @@ class Executor:
             if self.events is not None:
                 self.events.add("evict", note=f"{len(snapshots)} snapshots")
             _close_all(snapshots)
+
+
+def _said(node: Node, frozen: bool) -> float | None:
+    return node.frozen_verdict if frozen else node.verdict
 
 
 def _where(node: Node, *, strict: bool = False) -> object:

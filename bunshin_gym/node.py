@@ -86,8 +86,9 @@ class State:
 
     `parts` of that digest are known from the first time. `exact`: a node for each strict digest. `steps`: what a call
     gave at whichever of them made it first; `others`: the same calls at further nodes. `volatile`: calls that gave
-    something else another time. `verdict`: what the task's verifier says here, once it has. `held`: those of the nodes
-    that have a snapshot.
+    something else another time. `verdict`: what the task's verifier says here, once it has; `frozen_verdict`: what it
+    says after all that runs here was stopped, which is something else where a job is still at work. `held`: those of
+    the nodes that have a snapshot.
     """
 
     loose: bytes
@@ -97,6 +98,7 @@ class State:
     steps: dict[Edge, Step] = field(default_factory=dict)
     volatile: set[Edge] = field(default_factory=set)
     verdict: float | None = None
+    frozen_verdict: float | None = None
     held: dict[Node, None] = field(default_factory=dict)
     others: dict[Edge, dict[Step, None]] = field(default_factory=dict)
 
@@ -140,6 +142,7 @@ class Node:
     number: int = field(default_factory=_numbers.__next__)  # its own among all nodes and steps of this program
     root: Node = field(init=False, repr=False)
     _verdict: float | None = None
+    _frozen_verdict: float | None = None
 
     def __post_init__(self) -> None:
         self.root = self if self.parent is None else self.parent.root
@@ -202,6 +205,18 @@ class Node:
         self._verdict = value
         if self.state is not None:
             self.state.verdict = value
+
+    @property
+    def frozen_verdict(self) -> float | None:
+        """The same of a workspace that was frozen before the verifier looked."""
+        shared = self.state.frozen_verdict if self.state is not None else None
+        return shared if shared is not None else self._frozen_verdict
+
+    @frozen_verdict.setter
+    def frozen_verdict(self, value: float) -> None:
+        self._frozen_verdict = value
+        if self.state is not None:
+            self.state.frozen_verdict = value
 
     def path_from(self, ancestor: Node) -> list[Step]:
         """The steps that led from `ancestor` to here, in order. Raises ValueError where it is none."""

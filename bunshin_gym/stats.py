@@ -25,7 +25,8 @@ class Stats:
     they were run. `hits_by_state` of the hits were made at another node of the state, `saved_by_state` are their
     seconds. `audits` of the hits were run again; `false_hits` of those gave something else, and `false_hit_calls` says
     which calls. `seconds` holds the time spent per stage (`prepare`, `fork`, `replay`, `run`, `digest`, `snapshot`,
-    `verify`, `audit`, `wait`), summed over threads. What is timed is also noted in `events`, where there are any.
+    `freeze`, `verify`, `audit`, `wait`), summed over threads. What is timed is also noted in `events`, where there are
+    any.
     """
 
     calls: int = 0

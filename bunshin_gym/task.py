@@ -32,7 +32,9 @@ class Task:
     The workspace starts from `image` (or what a function returns, called when it is first needed), gets `files` (path
     to content) and then the `setup` calls (a text is a command of the shell). The episode ends when the policy submits
     or after `step_limit` steps; then `verifier` looks at the workspace and returns a reward in [0, 1]. Without one the
-    reward is 0. `call_timeout` (seconds) bounds each call. `spec` overrides fields of the WorkspaceSpec. `solution` and
+    reward is 0. At the step limit the workspace is frozen first (`Workspace.freeze`): what its processes would do later
+    does not count. `live_verifier` lets them run, for a verifier that talks to a service; after a submission they
+    always do. `call_timeout` (seconds) bounds each call. `spec` overrides fields of the WorkspaceSpec. `solution` and
     `wrong` are scripted action sequences that reach reward 1 and do not; `scripts` holds further ones by name; `habits`
     is a policy that makes any number of them.
     """
@@ -43,6 +45,7 @@ class Task:
     setup: tuple[str | ToolCall, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     verifier: Callable[[Workspace], float] | None = None
+    live_verifier: bool = False
     step_limit: int = 32
     call_timeout: float = 30.0
     spec: Mapping[str, Any] = field(default_factory=dict)

@@ -189,6 +189,17 @@ class Workspace:
         with self._alone(f"read_file {path!r}"):
             return self._inner.read_file(_check_path(path))
 
+    def freeze(self) -> None:
+        """Stop every process that is there, for good, so that what is looked at next does not change by itself.
+
+        Later calls run as ever, with what they start: the shell and the interpreter stand still between calls of
+        theirs, background jobs and services stay as they are (a frozen service accepts a connection and does not
+        answer). Forks are frozen as well. Idempotent. Raises WorkspaceBusy, WorkspaceLost, and WorkspaceError where a
+        process does not stop.
+        """
+        with self._alone("freeze"):
+            self._inner.freeze()
+
     # -- forks
 
     def snapshot(self) -> Snapshot:

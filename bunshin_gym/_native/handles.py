@@ -185,6 +185,10 @@ class WorkspaceHandle(_Handle):
             _check(_lib().bunshin_workspace_digest(pointer, request, len(request), byref(text)))
         return _text(text)
 
+    def freeze(self) -> None:
+        with self as pointer:
+            _check(_lib().bunshin_workspace_freeze(pointer))
+
     def seal(self, timeout: float) -> SnapshotHandle:
         snapshot = c_void_p()
         with self as pointer:

@@ -45,6 +45,9 @@ class EngineWorkspace(Protocol):
 
     def interrupt(self) -> None: ...
 
+    def freeze(self) -> None:
+        """Stop every process for good, here and in forks; what later calls start runs."""
+
     def snapshot(self) -> EngineSnapshot: ...
 
     def restore(self, snapshot: Any) -> None:

@@ -249,6 +249,11 @@ class DummyWorkspace:
     def _path(self, path: str) -> str:
         return os.path.normpath(os.path.join(self.spec.cwd, path))
 
+    def freeze(self) -> None:
+        self._living("freeze")
+        for job in self.session.live_jobs():
+            job.ends = float("inf")  # a sleep that stands still does not end
+
     # -- forks
 
     def snapshot(self) -> DummySnapshot:

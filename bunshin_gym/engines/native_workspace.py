@@ -149,6 +149,13 @@ class NativeWorkspace:
         except OSError as error:
             raise WorkspaceError(f"cannot read {path}: {error.strerror}", errno=error.errno) from error
 
+    def freeze(self) -> None:
+        self._sums = {}
+        try:
+            self._handle.freeze()
+        except NativeFailure as failure:
+            raise public_error(failure) from failure
+
     # -- forks
 
     def snapshot(self) -> NativeSnapshot:

@@ -201,6 +201,7 @@ TASK = Task(
     files=TREE,
     setup=(SETUP,),
     verifier=verify,
+    live_verifier=True,
     step_limit=24,
     solution=(*LOOK, ALL, RESTART, HEALTH),
     wrong=WRONG["it listens, but finds no catalogue"],

@@ -140,6 +140,12 @@ struct bunshin_error *bunshin_workspace_digest(struct bunshin_workspace *workspa
 struct bunshin_error *bunshin_workspace_processes(struct bunshin_workspace *workspace, int32_t with_memory, char **ret);
 void bunshin_text_destroy(char *text);
 
+/*
+ * Stops every process of the workspace for good, and of its forks: only what later calls start runs, and the shell and the
+ * interpreter while a call of theirs does. Fails with BUNSHIN_ERROR_BUSY while a call runs. Idempotent.
+ */
+struct bunshin_error *bunshin_workspace_freeze(struct bunshin_workspace *workspace);
+
 /* ---- snapshot and fork ---- */
 
 /*

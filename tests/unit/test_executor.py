@@ -289,6 +289,28 @@ class TestVerify:
         assert seen == ["right\n", "wrong\n"]
         assert first.workspace is None
 
+    def test_frozen_and_live_verdicts_are_told_apart(self, executor: Executor, begin: Begin) -> None:
+        seen = []
+
+        def verifier(workspace: Workspace) -> float:
+            seen.append(workspace.run("jobs").output)
+            return len(seen) / 10
+
+        asked = [False, True, False, True]
+        rollouts = [begin() for _ in asked]
+        for rollout in rollouts:
+            run(executor, rollout, "echo right > f")
+        verdicts = [executor.verify(r, verifier, freeze=f) for r, f in zip(rollouts, asked, strict=True)]
+        assert verdicts == [0.1, 0.2, 0.1, 0.2]
+
+    def test_a_frozen_job_does_not_end(self, workspace: Workspace) -> None:
+        workspace.run("sleep 60 &")
+        workspace.freeze()
+        (child,) = workspace.fork(1)
+        assert isinstance(child, Workspace)
+        with child:
+            assert [job.ends for job in child._inner.session.live_jobs()] == [float("inf")]  # type: ignore[attr-defined]
+
     def test_what_the_verifier_does_is_seen_by_nobody(self, executor: Executor, begin: Begin) -> None:
         first, second = begin(), begin()
         run(executor, first, "echo a > f")

@@ -38,6 +38,7 @@ enum wire_verb {
     WIRE_PROCESSES, /* args: with_memory */
     WIRE_SEAL,      /* args: deadline in ns */
     WIRE_RELEASE,
+    WIRE_FREEZE,
     WIRE_DIGEST,    /* payload: records {origin}, {"sealed", mount, layers, loose, strict}…; see digest/digest.c */
     /* answers */
     WIRE_OK = 64,

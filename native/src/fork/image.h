@@ -405,6 +405,8 @@ struct image_header {
     uint32_t generation;
     int32_t begin_inside; /* its processes must descend from a pid 1 that began in their user namespace */
     int32_t next_id[SYSV_KINDS]; /* of System V objects; -1 where there are none */
+    int32_t halted; /* it stands still, but for calls; init/halt.c */
+    int32_t pad;
     struct span digest; /* what state digests stand on; digest/digest.c */
 };
 

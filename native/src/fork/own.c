@@ -129,6 +129,7 @@ struct bunshin_error *own_rebuild(struct rebuild *rebuild) {
     const struct image_session *sessions = image_at(image, TABLE_SESSION);
     const struct image_call *calls = image_at(image, TABLE_CALL);
     init->next_call = image->next_call;
+    init->halted = image->halted != 0;
     init->settings.generation = image->generation + 1;
     /* Newest first in both: added from the end. */
     for (int64_t i = (int64_t)image->table[TABLE_CALL].count - 1; i >= 0; i--) {

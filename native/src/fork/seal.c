@@ -149,6 +149,7 @@ static struct bunshin_error *write_image(struct capture *capture, int *ret) {
         .clock_offset = {capture->init->clock_offset[0], capture->init->clock_offset[1]},
         .next_call = capture->init->next_call,
         .generation = capture->init->settings.generation,
+        .halted = capture->init->halted,
         .begin_inside = capture->not_dumpable || capture->init->settings.capabilities & CHANGES_OF_USER,
     };
     memcpy(header.next_id, capture->next_id, sizeof header.next_id);

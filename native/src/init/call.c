@@ -182,8 +182,10 @@ void call_finish(struct init *init, struct call *call) {
         close(call->silent_stdin);
     call->silent_stdin = -1;
     struct session *session = call->kind == CALL_EXEC ? NULL : &init->session[call->kind];
-    if (session && session->running == call)
+    if (session && session->running == call) {
         session->running = NULL;
+        halt_again(init, session);
+    }
     if (call->reply >= 0) {
         answer(call, call->reply);
         close(call->reply);

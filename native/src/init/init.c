@@ -81,6 +81,9 @@ static void handle(struct init *init, struct wire *request) {
     case WIRE_DIGEST:
         digest_answer(init, request);
         break;
+    case WIRE_FREEZE:
+        halt_answer(init, request);
+        break;
     case WIRE_SEAL:
         fork_seal(init, request);
         break;

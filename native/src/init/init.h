@@ -141,6 +141,7 @@ struct init {
     bool digests;      /* a digest was asked for, here or before a fork: what it needs is kept from then on */
     int64_t calls_since_digest;
     int64_t clock_offset[2]; /* ns by which CLOCK_MONOTONIC and CLOCK_BOOTTIME of the tree are ahead of ours (fork/clock.c) */
+    bool halted;       /* every process stands still but what calls have started since; see halt.c */
     int fault;         /* a step of the rebuild that is made to fail, for tests; 0 for none */
 };
 
@@ -191,6 +192,12 @@ int start_confine(uint64_t capabilities);
 /* Kills what a call started: every process born after `mark` that hangs on `root` or on us, with all descendants. */
 void kill_call_tree(struct init *init, pid_t root, pid_t mark);
 pid_t kill_newest_pid(void);
+
+/* halt.c */
+void halt_answer(struct init *init, struct wire *request);
+/* In a workspace that stands still, a session runs for the time of its calls only. */
+void halt_wake(const struct init *init, const struct session *session);
+void halt_again(const struct init *init, const struct session *session);
 
 /* interrupt.c */
 /* Makes a shell give up its current command, also one that waits for a process that was killed. */

@@ -224,6 +224,7 @@ struct bunshin_error *session_send(struct init *init, struct session *session, s
     TRY(make_fifo(init, session, call, STREAM_STATUS));
     session->running = call;
     call->pid = session->pid;
+    halt_wake(init, session);
     if (*session->lost_notice) {
         snprintf(call->notice, sizeof call->notice, "%s", session->lost_notice);
         session->lost_notice[0] = '\0';
@@ -276,6 +277,7 @@ struct bunshin_error *session_ask(struct init *init, struct session *session) {
     struct call asked = {.kind = session->kind, .stream = {-1, -1, -1}, .writer = {-1, -1}};
     TRY(make_fifo(init, session, &asked, STREAM_STATUS));
     TRY(empty_file(INIT_PRIVATE "/shell.traps"));
+    halt_wake(init, session);
     struct bunshin_error *error = send_line(session, SHELL_REPORT);
     int fd = asked.stream[STREAM_STATUS];
     for (int64_t end = init_now() + ASK_NS; !error && init_now() < end;) {
@@ -287,6 +289,7 @@ struct bunshin_error *session_ask(struct init *init, struct session *session) {
         if (got > 0)
             error = buffer_append(&asked.status, chunk, (size_t)got);
     }
+    halt_again(init, session);
     close(fd);
     char path[64];
     session_path(session->kind, STREAM_STATUS, path, sizeof path);

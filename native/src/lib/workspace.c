@@ -232,6 +232,15 @@ struct bunshin_error *bunshin_workspace_interrupt(struct bunshin_workspace *work
     return NULL;
 }
 
+struct bunshin_error *bunshin_workspace_freeze(struct bunshin_workspace *workspace) {
+    TRY(context_check_owner(workspace->context));
+    struct request request = {.verb = WIRE_FREEZE, .timeout_ms = LOOK_PATIENCE_MS};
+    struct wire answer;
+    TRY(request_run(socket_of(workspace), &request, "cannot freeze the workspace", &answer));
+    wire_deinit(&answer);
+    return NULL;
+}
+
 /* ---- looking ---- */
 
 struct bunshin_error *bunshin_workspace_open(struct bunshin_workspace *workspace, const char *path, int32_t flags, uint32_t mode,
