@@ -36,6 +36,8 @@ class TraceCall:
     replay_code: int | None
     replay_similarity: float | None
     thinking: float | None  # seconds the policy took before it
+    seconds: float = 0.0  # what the replay by others took
+    read_only: bool = False  # whether it looks as if it changed nothing
 
     @property
     def code(self) -> int | None:
@@ -138,6 +140,8 @@ def _call(record: Mapping[str, Any]) -> TraceCall:
         replay_code=TIMED_OUT if record.get("replay_timed_out") else record.get("replay_rc"),
         replay_similarity=record.get("replay_similarity"),
         thinking=record.get("thinking_seconds"),
+        seconds=float(record.get("replay_seconds") or 0.0),
+        read_only=bool(record.get("read_only", False)),
     )
 
 

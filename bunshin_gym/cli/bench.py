@@ -10,7 +10,7 @@ from dataclasses import replace
 from bunshin_gym.bench.desktop import QUICK_DESKTOP, DesktopFigures, DesktopSizes, measure_desktop
 from bunshin_gym.bench.digest import measure_digests
 from bunshin_gym.bench.fork import QUICK, Figures, Sizes, measure
-from bunshin_gym.cli import rollout
+from bunshin_gym.cli import predict, rollout
 from bunshin_gym.cli.terminal import Progress, megabytes, table
 
 __all__ = ["arguments", "main"]
@@ -19,10 +19,11 @@ __all__ = ["arguments", "main"]
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
-        choices=["fork", "desktop", "digest", "rollout"],
+        choices=["fork", "desktop", "digest", "rollout", "predict"],
         help="fork: one workspace, forked in every way, beside starting it anew; desktop: the same for a live desktop; "
         "digest: what asking for the state costs; "
-        "rollout: groups of rollouts beside cold starts and a warm pool",
+        "rollout: groups of rollouts beside cold starts and a warm pool; "
+        "predict: how often the calls that recorded rollouts made are foretold",
     )
     parser.add_argument("--engine", default="native", help="the engine (native)")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
@@ -30,10 +31,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--churn", type=int, metavar="N", help="forks one after another (5000)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     rollout.arguments(parser)
+    predict.arguments(parser)
 
 
 def main(args: argparse.Namespace) -> int:
-    return {"fork": fork, "desktop": desktop, "digest": digest, "rollout": rollout.main}[args.what](args)
+    mains = {"fork": fork, "desktop": desktop, "digest": digest, "rollout": rollout.main, "predict": predict.main}
+    return mains[args.what](args)
 
 
 _ms = "{:.1f} ms".format

@@ -14,7 +14,7 @@ from bunshin_gym.replay import spec_of
 from bunshin_gym.traces import TraceTask
 from bunshin_gym.workspace import Workspace, WorkspaceSpec
 
-__all__ = ["batches"]
+__all__ = ["batches", "is_group"]
 
 
 def lot(task: TraceTask, spec: WorkspaceSpec, scale: float) -> Lot:
@@ -50,7 +50,7 @@ def batches(
     A family is what stands before the slash of a task's name. With `apart` each task is a batch of its own. Images are
     built here, before anything is measured. Raises TaskError and ImageError.
     """
-    chosen = [task for task in traces.load(tasks, trajectories, pattern) if _is_group(task)]
+    chosen = [task for task in traces.load(tasks, trajectories, pattern) if is_group(task)]
     if not chosen:
         raise TaskError(
             f"{tasks} has no groups with recorded thinking times" + (f" called {pattern!r}" if pattern else "")
@@ -65,7 +65,7 @@ def batches(
     return [Batch(name, tuple(lots), about) for name, lots in families.items()]
 
 
-def _is_group(task: TraceTask) -> bool:
+def is_group(task: TraceTask) -> bool:
     """Whether its rollouts are independent of each other and have thinking times."""
     timed = sum(call.thinking is not None for rollout in task.rollouts for call in rollout.calls)
     return len(task.rollouts) > 1 and 2 * timed > _calls(task.rollouts)
