@@ -20,17 +20,17 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Literal
 
 from bunshin_gym.audit import Auditor
 from bunshin_gym.errors import ForkError, TaskError, WorkspaceError, WorkspaceLost
 from bunshin_gym.events import Events
-from bunshin_gym.flight import Flights, Landing
-from bunshin_gym.looks import cacheable, seen, strict
-from bunshin_gym.materialise import UNCACHED, Materialiser, Prepare, replay_seconds, unreplayable
+from bunshin_gym.flight import Flight, Flights, Landing, Remembered
+from bunshin_gym.looks import cacheable, leaves_running, seen, strict
+from bunshin_gym.materialise import CUT_SHORT, UNCACHED, Materialiser, Prepare, replay_seconds, unreplayable
+from bunshin_gym.place import Place
 from bunshin_gym.policy import DefaultPolicy, Site, SnapshotPolicy
-from bunshin_gym.rollout import Rollout
+from bunshin_gym.rollout import Anchor, Rollout
 from bunshin_gym.speculate import NullSpeculator, Speculator
 from bunshin_gym.stats import Stats
 from bunshin_gym.tools import ExitReason, ToolCall, ToolResult
@@ -43,26 +43,6 @@ Key = Literal["state", "history"]
 
 _log = logging.getLogger("bunshin_gym")
 _UNSEEN = nullcontext()
-
-
-@dataclass(eq=False)
-class Place:
-    """A state somebody may want to come back to. It stays reachable until `release`."""
-
-    node: Node
-    executor: Executor
-    released: bool = False
-
-    def release(self) -> None:
-        """Let go of it. Idempotent."""
-        if not self.released:
-            self.released = True
-            self.executor._unpin(self.node)
-
-    def __del__(self) -> None:
-        # The collector may run in the middle of anything, also with the tree's lock held: only leave a note.
-        if not self.released:
-            self.executor._forgotten.append(self.node)
 
 
 class Executor:
@@ -115,6 +95,9 @@ class Executor:
         self._lock = threading.Lock()
         self._root_locks: dict[Hashable, threading.Lock] = {}
         self._forgotten: deque[Node] = deque()
+        # Calls that siblings waited for, or that ran into their limits, in vain: nobody waits in vain for them again.
+        self._unshared = Remembered()
+        self._cut_short = Remembered()
         self._users = 0
         self._closed = False
 
@@ -170,31 +153,36 @@ class Executor:
     def _answer(self, rollout: Rollout, edge: Edge) -> ToolResult:
         """The six steps in their order."""
         call = edge.call
-        waited = False
+        waited, failed = False, 0
         while self._may_share(rollout.node, edge):
             node = rollout.node
             own = edge in node.steps
             step = self.tree.match(node, edge, strict=strict(call))  # 1
             if step is not None:
+                if not rollout.reaches(step.target):
+                    break
                 return self._hit(rollout, step, waited=waited, by_state=not own)
-            flight, leading = self._flights.join(_where(node, strict=strict(call)), edge)
+            if failed > 1 or edge in self._unshared:
+                break
+            flight, leading = self._flights.join(_where(node, strict=strict(call) or edge in self._cut_short), edge)
             if not leading:
                 with self.stats.timed("wait", at=node.number):
                     landing = flight.wait(rollout)
+                if landing is Landing.HANDED and flight.step is not None:
+                    place = flight.take()
+                    if flight.step.source is node:
+                        return self._take_over(rollout, flight.step, place)
+                    place.release()  # it came another way to this state: a later call may notice
                 waited = landing is Landing.SHARED
-                if landing is Landing.UNSHARED:
+                failed += landing is Landing.FAILED
+                if landing in (Landing.HANDED, Landing.UNSHARED):
                     break
                 continue
             with flight:
                 if self.tree.match(node, edge, strict=strict(call)) is not None:
                     continue  # it landed between our look at the tree and our taking the lead
-                result, shared = self._execute(rollout, edge, private=False)
-                if shared:
-                    flight.land(Landing.SHARED)
-                elif result.exit_reason is not ExitReason.WORKSPACE_LOST:
-                    flight.land(Landing.UNSHARED)
-                return result
-        return self._execute(rollout, edge, private=True)[0]
+                return self._execute(rollout, edge, flight)
+        return self._execute(rollout, edge)
 
     def shares(self, rollout: Rollout, call: ToolCall | None, timeout: float) -> bool:
         """Whether what the call gives here may be shared with siblings; without a call: what a verifier says here."""
@@ -223,28 +211,72 @@ class Executor:
         self.auditor.consider(step)
         return step.result
 
-    def _execute(self, rollout: Rollout, edge: Edge, *, private: bool) -> tuple[ToolResult, bool]:
-        """Steps 2 to 5: the call is really run. The result, and whether others may have it too."""
+    def _take_over(self, rollout: Rollout, step: Step, place: Anchor) -> ToolResult:
+        """A sibling's call was cut short while this one waited for it at the same node: it gets that, and a fork."""
+        self.stats.add(waits=1, handed=1, saved_seconds=step.seconds)
+        if step.target is rollout.node:
+            place.release()
+        else:
+            rollout.follow(step, place)
+        rollout.trail.append(step)
+        rollout.answered = "wait"
+        return step.result
+
+    def _execute(self, rollout: Rollout, edge: Edge, flight: Flight | None = None) -> ToolResult:
+        """Steps 2 to 5: the call is really run, perhaps while others wait for it."""
         self.stats.add(misses=1)
+        node, aside = rollout.node, not self._may_share(rollout.node, edge)
         draft = self.speculator.take(rollout.node, edge)  # 2
         if draft is not None:
             self.stats.add(drafts=1)
             rollout.adopt(draft.workspace, rollout.node)
             result = draft.result
         else:
-            workspace = self._materialiser.bring(rollout, strict=private or strict(edge.call))  # 3
+            workspace = self._materialiser.bring(rollout, strict=aside or strict(edge.call))  # 3
             with self.stats.timed("run", at=rollout.node.number):
                 result = workspace.call(edge.call, edge.timeout)
         if result.exit_reason is ExitReason.WORKSPACE_LOST:
             self.stats.add(lost=1)
             rollout.drop()
-            return result, False
+            return result
         self.stats.add(timeouts=int(result.exit_reason is ExitReason.TIMEOUT))
-        step = self._arrive(rollout, edge, result, private=private or self._is_private(rollout.node, edge, result))  # 4
+        whole = rollout.at is rollout.node  # its workspace has come here by its own history
+        step = self._arrive(rollout, edge, result, aside=aside or self._is_aside(rollout.node, edge, result))  # 4
         rollout.answered = "run" if draft is None else "draft"
         self._keep_snapshot(rollout)
+        if flight is not None:
+            self._land(flight, rollout, step, hand=whole and step.source is node)
         self.speculator.observe(rollout.node)  # 5
-        return result, step.linked
+        return result
+
+    def _land(self, flight: Flight, rollout: Rollout, step: Step, *, hand: bool) -> None:
+        """Say what those get who waited for the call. `hand`: whether it may be handed over at all."""
+        cut_short = step.result.exit_reason in CUT_SHORT
+        if step.linked and not step.aside:
+            flight.land(Landing.SHARED)
+            return
+        if not (hand and cut_short and self._hand(flight, rollout, step)):
+            flight.land(Landing.UNSHARED)
+            self._unshared.add(step.edge)
+        if cut_short:
+            self._cut_short.add(step.edge)
+
+    def _hand(self, flight: Flight, rollout: Rollout, step: Step) -> bool:
+        """Give the state after a call that was cut short to those who waited at its node: it cannot be replayed."""
+        node, workspace = step.target, rollout.workspace
+        if node.private or not self.share or workspace is None:
+            return False
+        places = [self._place(node) for _ in range(flight.shut())]
+        if places and node is not step.source and node.snapshot is None:
+            try:
+                self._attach(node, workspace)
+            except WorkspaceError as error:
+                _log.info("siblings that waited make a call again by themselves: %s", error)
+                for place in places:
+                    place.release()
+                return False
+        flight.hand(step, places)
+        return True
 
     def materialise(self, rollout: Rollout) -> Workspace:
         """A live workspace for the rollout, at its node: its own, or a fork; and what is owed replayed in it.
@@ -316,6 +348,8 @@ class Executor:
         if not live or place.node.snapshot is not None:
             return place
         try:
+            if place.node.precarious and rollout.at is not rollout.node:  # what is owed can be paid only from here
+                self._materialiser.bring(rollout, strict=True)
             if rollout.workspace is not None and rollout.at is rollout.node and self.share:
                 self._attach(place.node, rollout.workspace)
             elif unreplayable(place.node):
@@ -388,15 +422,18 @@ class Executor:
             return False
         return edge is None or (not _volatile(node, edge) and cacheable(edge.call))
 
-    def _is_private(self, node: Node, edge: Edge, result: ToolResult) -> bool:
+    def _is_aside(self, node: Node, edge: Edge, result: ToolResult) -> bool:
         """Whether what the call gave is nobody else's, as one can tell by now."""
         return result.exit_reason in UNCACHED or _volatile(node, edge) or bool(seen(edge.call, result))
 
-    def _arrive(self, rollout: Rollout, edge: Edge, result: ToolResult, *, private: bool) -> Step:
+    def _arrive(self, rollout: Rollout, edge: Edge, result: ToolResult, *, aside: bool) -> Step:
         """The call has been made: enter the state it led to, and move there."""
         node, at, workspace = rollout.node, rollout.at, rollout.workspace
-        if private or node.private or at is None or workspace is None or not self.cache:
-            step, gone = self.tree.insert(node, edge, result, private=private)
+        if node.private or at is None or workspace is None or not self.cache:
+            step, gone = self.tree.insert(node, edge, result, private=True)
+            theirs = step
+        elif aside:
+            step, gone = self._arrive_aside(rollout, workspace, edge, result)
             theirs = step
         else:
             digest = self._materialiser.digest(workspace, at, edge) if self._digests else None
@@ -412,10 +449,30 @@ class Executor:
         self._discard(gone)
         return step
 
+    def _arrive_aside(
+        self, rollout: Rollout, workspace: Workspace, edge: Edge, result: ToolResult
+    ) -> tuple[Step, list[Closable]]:
+        """The same after a call whose result is nobody else's. From here on the workspace is the rollout's history.
+
+        Whatever cannot be compared counts as of this very run of the call. Where something of that kind is left, or may
+        go on by itself, nothing below is shared; but a call that was cut short leaves what it left to who is handed it.
+        """
+        node, handed = rollout.node, result.exit_reason in CUT_SHORT
+        if leaves_running(edge.call):
+            return self.tree.insert(node, edge, result, private=True)
+        digest = self._materialiser.digest(workspace, node, edge, alone=True) if self._digests else None
+        unchanged = digest is not None and digest.strict == rollout.strict
+        rollout.strict = digest.strict if digest is not None else None
+        if not unchanged and not handed and (digest is None or digest.unique):
+            return self.tree.insert(node, edge, result, private=True)
+        return self.tree.insert(node, edge, result, digest, unchanged=unchanged, aside=True)
+
     def _keep_snapshot(self, rollout: Rollout) -> None:
         """Keep a snapshot here where siblings are expected and the policy says that it pays."""
         node, workspace = rollout.node, rollout.workspace
         if not (self.share and self.group > 1 and node.linked and workspace is not None and rollout.at is node):
+            return
+        if node.precarious:  # who comes here has a workspace already
             return
         nearest = self.tree.nearest(node)
         if nearest is None:

@@ -9,24 +9,26 @@ does not, the record is dropped, and from there on the workspace is right.
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Iterable
 from typing import cast
 
 from bunshin_gym.errors import WorkspaceError, WorkspaceLost
-from bunshin_gym.looks import agree, cacheable, of, strict
+from bunshin_gym.looks import agree, of, strict
 from bunshin_gym.rollout import Rollout
-from bunshin_gym.state import StateDigest, combine
+from bunshin_gym.state import DIGEST_SIZE, StateDigest, combine
 from bunshin_gym.stats import Stats
 from bunshin_gym.tools import ExitReason
 from bunshin_gym.tree import Closable, Edge, Node, Step, Tree
 from bunshin_gym.workspace import Snapshot, Workspace
 
-__all__ = ["UNCACHED", "Materialiser", "Prepare", "replay_seconds", "unreplayable"]
+__all__ = ["CUT_SHORT", "UNCACHED", "Materialiser", "Prepare", "replay_seconds", "unreplayable"]
 
 Prepare = Callable[[], Workspace]
 
 # Results that say more about the machine at that moment than about the state: never answered from the tree.
-UNCACHED = (ExitReason.TIMEOUT, ExitReason.OUT_OF_MEMORY, ExitReason.WORKSPACE_LOST)
+CUT_SHORT = (ExitReason.TIMEOUT, ExitReason.OUT_OF_MEMORY)
+UNCACHED = (*CUT_SHORT, ExitReason.WORKSPACE_LOST)
 # What a fork is reckoned to take when it is weighed against replaying calls in a workspace that is there already.
 _FORK_SECONDS = 0.02
 
@@ -96,10 +98,15 @@ class Materialiser:
             self._settle(workspace, root)
         return workspace
 
-    def digest(self, workspace: Workspace, at: Node, edge: Edge | None) -> StateDigest | None:
-        """What a workspace's state is after the call `edge` at `at` (None: none since it came there); None: unknown."""
+    def digest(self, workspace: Workspace, at: Node, edge: Edge | None, *, alone: bool = False) -> StateDigest | None:
+        """What a workspace's state is after the call `edge` at `at` (None: none since it came there); None: unknown.
+
+        `alone`: what counts by history is as it is in no other history, also not after the same calls.
+        """
         # What is told apart by its origin must be so by all that the call may have noticed.
         origin = at.ident if edge is None else combine(at.exactly if strict(edge.call) else at.ident, edge.key)
+        if alone:
+            origin = combine(origin, secrets.token_bytes(DIGEST_SIZE))
         try:
             with self.stats.timed("digest", at=at.number):
                 found = workspace.digest(origin)
@@ -120,7 +127,7 @@ class Materialiser:
     def _fork_into(self, rollout: Rollout, found: tuple[Node, Node] | None, node: Node) -> Node:
         """Give the rollout a fork of a snapshot, or a newly prepared workspace; returns where in its history it is."""
         holder, base = found if found is not None else (node.root, node.root)
-        if any(step.private for step in node.path_from(base)) and unreplayable(node, base):
+        if node.precarious and any(step.aside for step in node.path_from(base)):
             raise WorkspaceLost(
                 "cannot bring the workspace back: its state depends on a call that gives something else each time"
             )
@@ -199,10 +206,7 @@ def replay_seconds(start: Node, node: Node) -> float:
 def unreplayable(node: Node, start: Node | None = None) -> bool:
     """Whether a call on the way from `start` (the root unless given) to `node` depends on more than the state."""
     path = node.path_from(start if start is not None else node.root)
-    return any(
-        step.result.exit_reason in UNCACHED or not cacheable(step.edge.call) or step.edge in step.source.volatile
-        for step in path
-    )
+    return any(step.aside or step.edge in step.source.volatile for step in path)
 
 
 def _cheaper(source: Node, own: Node, node: Node) -> bool:

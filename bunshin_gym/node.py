@@ -6,12 +6,13 @@ Only the tree writes them, under its lock. Whoever holds a node, step or state m
 from __future__ import annotations
 
 import itertools
+import secrets
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
-from bunshin_gym.state import combine
+from bunshin_gym.state import DIGEST_SIZE, combine
 from bunshin_gym.tools import ToolCall, ToolResult
 
 __all__ = ["Closable", "Edge", "Node", "State", "Step"]
@@ -49,6 +50,7 @@ class Step:
     result: ToolResult
     source: Node
     target: Node
+    aside: bool = False  # what it gave is nobody else's: it is never looked up, but where it led may be met
     linked: bool = False
     size: int = 0  # bytes it counts for
     hits: int = 0
@@ -68,7 +70,7 @@ class Step:
     @property
     def ends(self) -> bool:
         """Whether nothing is known beyond it."""
-        return not (self.owns and self.target.steps)
+        return not (self.owns and (self.target.steps or self.target.asides))
 
     @property
     def seconds(self) -> float:
@@ -126,15 +128,19 @@ class Node:
     """A history: `step` is the call that led here, from `parent`; both are None at a root.
 
     `strict` is the digest of all that a call could notice at all, where it was taken: of no use for comparing
-    histories, but while it stays the same, nothing has changed.
+    histories, but while it stays the same, nothing has changed. `private`: nothing below it is shared with anybody.
+    `precarious`: a call on the way here would not lead here again. `asides`: calls that were made here and led on, but
+    whose results are nobody else's.
     """
 
     parent: Node | None = None
     private: bool = False
+    precarious: bool = False
     step: Step | None = None
     state: State | None = None
     strict: bytes | None = None
     steps: dict[Edge, Step] = field(default_factory=dict)
+    asides: dict[Step, None] = field(default_factory=dict)
     volatile: set[Edge] = field(default_factory=set)
     snapshot: Closable | None = None
     pins: int = 0
@@ -146,6 +152,7 @@ class Node:
 
     def __post_init__(self) -> None:
         self.root = self if self.parent is None else self.parent.root
+        self.precarious = self.precarious or (self.parent is not None and self.parent.precarious)
         self._ident: bytes | None = None
 
     @classmethod
@@ -153,6 +160,13 @@ class Node:
         root = cls(linked=True)
         root._ident = combine(b"root", repr(key).encode())
         return root
+
+    @classmethod
+    def of_its_own(cls, parent: Node) -> Node:
+        """Where a call has led that would not lead there again. It is named like no other until its state is known."""
+        node = cls(parent, precarious=True)
+        node._ident = node.strict = secrets.token_bytes(DIGEST_SIZE)
+        return node
 
     @property
     def ident(self) -> bytes:

@@ -52,7 +52,7 @@ def grow(name: str, root: Node, trails: Iterable[tuple[str, Iterable[Step]]]) ->
         branch = top
         top.rollouts += 1
         for step in trail:
-            key = (id(branch), step if step.private else step.edge)
+            key = (id(branch), step if step.private or step.aside else step.edge)
             below = known.get(key)
             if below is None:
                 below = known[key] = _branch(step)
@@ -68,7 +68,7 @@ def _branch(step: Step) -> Branch:
     args = call.args
     text = str(args.get("command") or args.get("code") or args.get("path") or args.get("argv") or call)
     snapshot = step.target is not step.source and step.target.snapshot is not None
-    return Branch(text, step.result.exit_code, step.seconds, step.private, snapshot)
+    return Branch(text, step.result.exit_code, step.seconds, step.private or step.aside, snapshot)
 
 
 def draw(tree: Branch, *, width: int = 100, colour: bool = True) -> str:

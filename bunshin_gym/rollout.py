@@ -17,13 +17,15 @@ from bunshin_gym.errors import WorkspaceLost
 from bunshin_gym.tree import Node, Step
 from bunshin_gym.workspace import Workspace
 
-__all__ = ["Rollout"]
+__all__ = ["Anchor", "Rollout"]
 
 _numbers = itertools.count(1)
 
 
 class Anchor(Protocol):
-    """Something that keeps a node's snapshot until it is released."""
+    """Something that keeps the snapshot of `node` until it is released."""
+
+    node: Node
 
     def release(self) -> None: ...
 
@@ -31,10 +33,11 @@ class Anchor(Protocol):
 class Rollout:
     """One episode in progress. Used by one thread at a time, but for `close`.
 
-    `anchor` keeps the snapshot of the node it starts from until the rollout has a workspace of its own. `trail` holds
-    every call it was answered, in order. `strict` is the strict digest of its workspace when that was last looked at.
-    `number` is its own among all of this program. `answered`: how its last call was answered: "hit", "wait" (by a
-    sibling's that was running), "draft", "run", or "" where it failed; `rested`: when that was (time.perf_counter()).
+    `anchor` keeps the snapshot of the node it starts from, or was led to by a sibling, until it has a workspace of its
+    own. `trail` holds every call it was answered, in order. `strict` is the strict digest of its workspace when that
+    was last looked at. `number` is its own among all of this program. `answered`: how its last call was answered: "hit",
+    "wait" (by a sibling's that was running), "draft", "run", or "" where it failed; `rested`: when that was
+    (time.perf_counter()).
     """
 
     def __init__(self, node: Node, anchor: Anchor | None = None) -> None:
@@ -82,6 +85,24 @@ class Rollout:
         """The workspace has made a call, and is at `at`, which to this rollout is where `step` led."""
         self.node = self.base = step.target
         self.at = at
+
+    def follow(self, step: Step, anchor: Anchor) -> None:
+        """A sibling has made the call for it: it goes on from where that led, in a fork of what `anchor` keeps."""
+        self.node = step.target
+        self.drop()
+        with self._lock:
+            old, self.anchor = self.anchor, None if self._closed else anchor
+            if self._closed:
+                old = anchor
+        if old is not None:
+            old.release()
+
+    def reaches(self, node: Node) -> bool:
+        """Whether it could have a workspace at `node`: only from its own where the way there cannot be gone again."""
+        if not node.precarious:
+            return True
+        start = self.base if self.base is not None else self.anchor.node if self.anchor is not None else None
+        return start is not None and node.descends(start)
 
     def watch(self, on_close: Callable[[], None]) -> None:
         """Have `on_close()` called when the rollout is closed; at once where it is."""

@@ -20,18 +20,19 @@ _UNSEEN = nullcontext()
 class Stats:
     """Counters since the executor was made.
 
-    `calls` = `hits` + `waits` + `misses`: answered from the tree, answered by a sibling that was running the same
-    call, and run. `invalid` actions are no calls. `saved_seconds` is what the calls of hits and waits had taken when
-    they were run. `hits_by_state` of the hits were made at another node of the state, `saved_by_state` are their
-    seconds. `audits` of the hits were run again; `false_hits` of those gave something else, and `false_hit_calls` says
-    which calls. `seconds` holds the time spent per stage (`prepare`, `fork`, `replay`, `run`, `digest`, `snapshot`,
-    `freeze`, `verify`, `audit`, `wait`), summed over threads. What is timed is also noted in `events`, where there are
-    any.
+    `calls` = `hits` + `waits` + `misses`: answered from the tree, answered by a sibling that was running the same call,
+    and run. `handed` of the waits were for a call that was cut short, and got a fork of what it led to. `invalid`
+    actions are no calls. `saved_seconds` is what the calls of hits and waits had taken when they were run.
+    `hits_by_state` of the hits were made at another node of the state, `saved_by_state` are their seconds. `audits` of
+    the hits were run again; `false_hits` of those gave something else, and `false_hit_calls` says which calls.
+    `seconds` holds the time spent per stage (`prepare`, `fork`, `replay`, `run`, `digest`, `snapshot`, `freeze`,
+    `verify`, `audit`, `wait`), summed over threads. What is timed is also noted in `events`, where there are any.
     """
 
     calls: int = 0
     hits: int = 0
     waits: int = 0
+    handed: int = 0
     misses: int = 0
     drafts: int = 0
     prepared: int = 0

@@ -14,8 +14,13 @@ The tree knows no processes and does no I/O: a node may hold a *snapshot*, which
 and to hand back to be closed. Every method is safe from any thread. Snapshots the tree lets go of are returned, and the
 caller closes them: outside the tree's lock, since closing may take time.
 
-A node is *linked* while it can be found from its root. Nodes that are private to one rollout (below a call that depends
-on more than the state) are never linked; they work in all other respects.
+What a call gave that depends on more than the state (it told the time, it was cut short by its time limit) is nobody
+else's: such a step is *aside*, and never looked up. Where it led is a node like any other: the one it was made at where
+it changed nothing, or one of a state that other histories may come to. But nobody can go there again by the same
+calls: it and all below it are *precarious*, and reached from a workspace or snapshot below that call only.
+
+A node is *linked* while it can be found from its root. Nodes that are *private* to one rollout (something there goes on
+by itself, or its state cannot be told) are never linked; they work in all other respects.
 """
 
 from __future__ import annotations
@@ -135,15 +140,19 @@ class Tree:
         *,
         unchanged: bool = False,
         private: bool = False,
+        aside: bool = False,
     ) -> tuple[Step, list[Closable]]:
         """A call that was made at `node`: what it gave, and the state it led to, where that is known.
 
-        `unchanged`: the workspace it was made in is in all as it was before. A private call is found by nobody else.
-        Returns the step, and what was evicted.
+        `unchanged`: the workspace it was made in is in all as it was before. What an `aside` call gave is found by
+        nobody, but where it led may be met: by who is led there himself, and as a state. A private call is an aside
+        below which nothing is shared. Returns the step, and what was evicted.
         """
         with self._lock:
             if private or node.private:
-                return Step(edge, result, node, Node(node, private=True)), []
+                return Step(edge, result, node, Node(node, private=True, precarious=True), aside=True), []
+            if aside:
+                return self._insert_aside(node, edge, result, digest, unchanged=unchanged)
             known = node.steps.get(edge)
             if known is not None:
                 return known, []
@@ -183,7 +192,8 @@ class Tree:
     def unpin(self, node: Node) -> list[Closable]:
         with self._lock:
             node.pins -= 1
-            return self.evict() if node.linked else self._release(node)
+            # Nobody comes to a precarious node but those who were there, or held on to it.
+            return self.evict() if node.linked and not node.precarious else self._release(node)
 
     # -- shrinking
 
@@ -254,6 +264,21 @@ class Tree:
 
     # -- helpers, under the lock
 
+    def _insert_aside(
+        self, node: Node, edge: Edge, result: ToolResult, digest: StateDigest | None, *, unchanged: bool
+    ) -> tuple[Step, list[Closable]]:
+        there = node if unchanged else self._same(node, digest) if digest is not None else None
+        if there is not None:  # it led to what is there without it: nobody has to find it
+            return Step(edge, result, node, there, aside=True), []
+        target = Node.of_its_own(node)
+        step = Step(edge, result, node, target, aside=True)
+        self._link(step, result.size)
+        if digest is not None:
+            target.strict = digest.strict
+            if target.linked:
+                self._enter(target, digest)
+        return step, self.evict()
+
     def _enter(self, node: Node, digest: StateDigest) -> None:
         key = (node.root, digest.loose)
         state = self._states.get(key)
@@ -297,9 +322,12 @@ class Tree:
             return
         step.linked = step.target.linked = True
         step.size = size + _STEP_BYTES
-        node.steps[step.edge] = step
-        if node.state is not None and step.edge not in node.state.volatile:
-            node.state.learn(step)
+        if step.aside:
+            node.asides[step] = None
+        else:
+            node.steps[step.edge] = step
+            if node.state is not None and step.edge not in node.state.volatile:
+                node.state.learn(step)
         self._steps += 1
         self._bytes += step.size
         self._use(step)
@@ -329,16 +357,19 @@ class Tree:
             if not at.linked:
                 continue
             at.linked = False
-            at.source.steps.pop(at.edge, None)
-            if at.source.state is not None:
-                at.source.state.unlearn(at)
+            if at.aside:
+                at.source.asides.pop(at, None)
+            else:
+                at.source.steps.pop(at.edge, None)
+                if at.source.state is not None:
+                    at.source.state.unlearn(at)
             self._steps -= 1
             self._bytes -= at.size
             before = at.source.step
             if before is not None and before.linked and before.ends:
                 self._queue(before)
             if at.owns:
-                branch += at.target.steps.values()
+                branch += (*at.target.steps.values(), *at.target.asides)
                 gone += self._drop(at.target)
         return gone
 

@@ -17,7 +17,7 @@ from bunshin_gym.tools.call import ToolCall, ToolResult
 from bunshin_gym.tools.computer import COMPUTER
 from bunshin_gym.tools.desktop import DESKTOP_TOOLS
 
-__all__ = ["Look", "agree", "cacheable", "of", "seen", "strict"]
+__all__ = ["Look", "agree", "cacheable", "leaves_running", "of", "seen", "strict"]
 
 _OF_A_DESKTOP = {*DESKTOP_TOOLS, COMPUTER.name}  # its programs go on by themselves
 
@@ -56,6 +56,11 @@ def cacheable(call: ToolCall) -> bool:
     """
     look = of(call)
     return not (look.outside or look.leaves_running)
+
+
+def leaves_running(call: ToolCall) -> bool:
+    """Whether the call may leave something behind that changes the workspace on its own."""
+    return of(call).leaves_running
 
 
 def strict(call: ToolCall) -> bool:

@@ -11,7 +11,7 @@ __all__ = ["look_of_code"]
 
 _CLOCK, _RANDOM, _PIDS = Look("clock"), Look("randomness"), Look("process ids")
 _NETWORK, _MACHINE, _RUNNING = Look("network"), Look("the machine"), Look(leaves_running=True)
-_UNPARSED = Look("code that this Python cannot parse")
+_UNPARSED = Look("code that this Python cannot parse", leaves_running=True)
 
 # Modules whose functions look outside, and those of their names that do not.
 _MODULES: dict[str, tuple[Look, set[str]]] = {

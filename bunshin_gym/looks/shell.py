@@ -19,7 +19,7 @@ _VARIABLES = {
     **dict.fromkeys(("EPOCHSECONDS", "EPOCHREALTIME", "SECONDS"), "clock"),
     **dict.fromkeys(("BASHPID", "PPID", "$", "!"), "process ids"),
 }
-_UNKNOWN = Look("a command that is not known before it runs")
+_UNKNOWN = Look("a command that is not known before it runs", leaves_running=True)
 _DEPTH = 8  # of code in code
 
 

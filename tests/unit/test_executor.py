@@ -125,24 +125,28 @@ def test_siblings_take_over_from_one_whose_fork_failed(executor: Executor, begin
     assert sum(isinstance(result, ToolResult) and result.output == "on\n" for result in results) == 3
 
 
-def test_a_timeout_is_shared_with_nobody_and_holds_up_nobody(executor: Executor, begin: Begin) -> None:
-    rollouts = [begin() for _ in range(4)]
-    results = together(4, lambda i: run(executor, rollouts[i], "sleep 60", timeout=0.3))
-    assert {result.exit_reason for result in results} == {ExitReason.TIMEOUT}  # type: ignore[attr-defined]
-    assert executor.stats.misses == executor.stats.timeouts == 4
-    assert all(rollout.node.private for rollout in rollouts)
-    assert len({id(rollout.node) for rollout in rollouts}) == 4
-
-
-@pytest.mark.parametrize("command", ["echo $$", "sleep 30 &", "date"])
-def test_what_depends_on_more_than_the_state_is_run_each_time(executor: Executor, begin: Begin, command: str) -> None:
+def test_what_goes_on_by_itself_is_shared_with_nobody(executor: Executor, begin: Begin) -> None:
     first, second = begin(), begin()
     for rollout in (first, second):
-        run(executor, rollout, command)
+        run(executor, rollout, "sleep 30 &")
         run(executor, rollout, "echo below")
     assert executor.stats.hits == 0
     assert first.node.private
     assert first.node is not second.node
+
+
+@pytest.mark.parametrize("command", ["echo $$", "date", "sleep 60"])
+def test_without_digests_nothing_is_shared_below_what_depends_on_more_than_the_state(command: str) -> None:
+    executor = Executor(group=4, key="history")
+    rollouts = [executor.open("task", prepare) for _ in range(2)]
+    for rollout in rollouts:
+        run(executor, rollout, command, timeout=0.05)
+        run(executor, rollout, "echo below")
+        assert rollout.node.precarious
+    assert executor.stats.hits == 0 and rollouts[0].node is not rollouts[1].node
+    for rollout in rollouts:
+        rollout.close()
+    executor.close()
 
 
 def test_results_that_are_not_cached_are_not_replayed_either(executor: Executor, begin: Begin) -> None:
@@ -330,7 +334,7 @@ class TestVerify:
 class TestPlaces:
     def test_a_place_is_resumed_any_number_of_times(self, executor: Executor, begin: Begin) -> None:
         rollout = begin()
-        run(executor, rollout, "X=1; date")  # private: there is no way back but the snapshot
+        run(executor, rollout, "X=1; date")  # there is no way back but the snapshot
         place = executor.keep(rollout)
         run(executor, rollout, "X=2")
         for _ in range(2):
@@ -356,7 +360,7 @@ class TestPlaces:
 
     def test_what_is_thrown_away_is_let_go_of(self, executor: Executor, begin: Begin) -> None:
         rollout = begin()
-        run(executor, rollout, "date")
+        run(executor, rollout, "date > f")
         place = executor.keep(rollout)
         node = place.node
         assert node.snapshot is not None
@@ -388,7 +392,7 @@ class TestPlaces:
         assert run(executor, again, "echo $X").output == "1\n"
         again.close()
         place.release()
-        run(executor, rollout, "date")
+        run(executor, rollout, "date > f")
         faults.fail_snapshots = 1
         with pytest.raises(ForkError):
             executor.keep(rollout)
