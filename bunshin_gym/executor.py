@@ -22,12 +22,13 @@ from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
+from bunshin_gym.arrive import Arrivals, volatile
 from bunshin_gym.audit import Auditor
 from bunshin_gym.errors import ForkError, TaskError, WorkspaceError, WorkspaceLost
 from bunshin_gym.events import Events
 from bunshin_gym.flight import Flight, Flights, Landing, Remembered
-from bunshin_gym.looks import cacheable, leaves_running, seen, strict
-from bunshin_gym.materialise import CUT_SHORT, UNCACHED, Materialiser, Prepare, replay_seconds, unreplayable
+from bunshin_gym.looks import cacheable, strict
+from bunshin_gym.materialise import CUT_SHORT, Materialiser, Prepare, replay_seconds, unreplayable
 from bunshin_gym.place import Place
 from bunshin_gym.policy import DefaultPolicy, Site, SnapshotPolicy
 from bunshin_gym.rollout import Anchor, Rollout
@@ -91,6 +92,7 @@ class Executor:
         self._digests = cache and key == "state"
         self._materialiser = Materialiser(self.tree, self.stats, self._discard, digests=self._digests)
         self.auditor = Auditor(self.tree, self._materialiser, self.stats, self._discard, audit if cache else 0.0)
+        self._arrivals = Arrivals(self.tree, self._materialiser, self._discard, cache=cache)
         self._flights = Flights()
         self._lock = threading.Lock()
         self._root_locks: dict[Hashable, threading.Lock] = {}
@@ -241,7 +243,7 @@ class Executor:
             return result
         self.stats.add(timeouts=int(result.exit_reason is ExitReason.TIMEOUT))
         whole = rollout.at is rollout.node  # its workspace has come here by its own history
-        step = self._arrive(rollout, edge, result, aside=aside or self._is_aside(rollout.node, edge, result))  # 4
+        step = self._arrivals.enter(rollout, edge, result, aside=aside)  # 4
         rollout.answered = "run" if draft is None else "draft"
         self._keep_snapshot(rollout)
         if flight is not None:
@@ -420,52 +422,7 @@ class Executor:
     def _may_share(self, node: Node, edge: Edge | None = None) -> bool:
         if not self.cache or node.private:
             return False
-        return edge is None or (not _volatile(node, edge) and cacheable(edge.call))
-
-    def _is_aside(self, node: Node, edge: Edge, result: ToolResult) -> bool:
-        """Whether what the call gave is nobody else's, as one can tell by now."""
-        return result.exit_reason in UNCACHED or _volatile(node, edge) or bool(seen(edge.call, result))
-
-    def _arrive(self, rollout: Rollout, edge: Edge, result: ToolResult, *, aside: bool) -> Step:
-        """The call has been made: enter the state it led to, and move there."""
-        node, at, workspace = rollout.node, rollout.at, rollout.workspace
-        if node.private or at is None or workspace is None or not self.cache:
-            step, gone = self.tree.insert(node, edge, result, private=True)
-            theirs = step
-        elif aside:
-            step, gone = self._arrive_aside(rollout, workspace, edge, result)
-            theirs = step
-        else:
-            digest = self._materialiser.digest(workspace, at, edge) if self._digests else None
-            unchanged = digest is not None and digest.strict == rollout.strict
-            rollout.strict = digest.strict if digest is not None else None
-            theirs, gone = self.tree.insert(at, edge, result, digest, unchanged=unchanged)
-            step = theirs
-            if at is not node:  # the workspace came another way to this state
-                step, more = self.tree.follow(node, theirs)
-                gone = [*gone, *more]
-        rollout.move(step, theirs.target)
-        rollout.trail.append(step)
-        self._discard(gone)
-        return step
-
-    def _arrive_aside(
-        self, rollout: Rollout, workspace: Workspace, edge: Edge, result: ToolResult
-    ) -> tuple[Step, list[Closable]]:
-        """The same after a call whose result is nobody else's. From here on the workspace is the rollout's history.
-
-        Whatever cannot be compared counts as of this very run of the call. Where something of that kind is left, or may
-        go on by itself, nothing below is shared; but a call that was cut short leaves what it left to who is handed it.
-        """
-        node, handed = rollout.node, result.exit_reason in CUT_SHORT
-        if leaves_running(edge.call):
-            return self.tree.insert(node, edge, result, private=True)
-        digest = self._materialiser.digest(workspace, node, edge, alone=True) if self._digests else None
-        unchanged = digest is not None and digest.strict == rollout.strict
-        rollout.strict = digest.strict if digest is not None else None
-        if not unchanged and not handed and (digest is None or digest.unique):
-            return self.tree.insert(node, edge, result, private=True)
-        return self.tree.insert(node, edge, result, digest, unchanged=unchanged, aside=True)
+        return edge is None or (not volatile(node, edge) and cacheable(edge.call))
 
     def _keep_snapshot(self, rollout: Rollout) -> None:
         """Keep a snapshot here where siblings are expected and the policy says that it pays."""
@@ -509,10 +466,6 @@ def _said(node: Node, frozen: bool) -> float | None:
 def _where(node: Node, *, strict: bool = False) -> object:
     """What siblings have in common that may share a call in flight: the state, or only the history."""
     return node if strict or node.state is None else node.state
-
-
-def _volatile(node: Node, edge: Edge) -> bool:
-    return edge in node.volatile or (node.state is not None and edge in node.state.volatile)
 
 
 def _close_all(snapshots: list[Closable]) -> None:

@@ -35,8 +35,8 @@ class Rollout:
 
     `anchor` keeps the snapshot of the node it starts from, or was led to by a sibling, until it has a workspace of its
     own. `trail` holds every call it was answered, in order. `strict` is the strict digest of its workspace when that
-    was last looked at. `number` is its own among all of this program. `answered`: how its last call was answered: "hit",
-    "wait" (by a sibling's that was running), "draft", "run", or "" where it failed; `rested`: when that was
+    was last looked at. `number` is its own among all of this program. `answered`: how its last call was answered:
+    "hit", "wait" (by a sibling's that was running), "draft", "run", or "" where it failed; `rested`: when that was
     (time.perf_counter()).
     """
 
