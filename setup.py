@@ -1,6 +1,6 @@
-"""Builds the C library and the workspaces' init together with the package.
+"""Builds the C libraries and the workspaces' init together with the package.
 
-A wheel carries both files in bunshin_gym/_native/. An editable install leaves them in native/build/, where
+A wheel carries these files in bunshin_gym/_native/. An editable install leaves them in native/build/, where
 the loader looks second, so that `make native` is all it takes to try a change in C.
 """
 
@@ -16,7 +16,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent.resolve()
-BINARIES = ("libbunshin.so", "bunshin-init")
+BINARIES = ("libbunshin.so", "bunshin-init", "libbunshin-frozen.so")
 
 
 def build_native() -> Path:
@@ -29,7 +29,7 @@ def build_native() -> Path:
 
 
 class BuildWithNative(build_py):
-    """build_py, and the two binaries beside the Python files."""
+    """build_py, and the binaries beside the Python files."""
 
     def run(self) -> None:
         super().run()

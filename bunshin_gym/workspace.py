@@ -17,11 +17,13 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self
 
 from bunshin_gym import engines, tools
 from bunshin_gym.errors import SnapshotClosed, WorkspaceBusy, WorkspaceError
+from bunshin_gym.frozen import check_seed, frozen_instant
 from bunshin_gym.tools import ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -58,6 +60,10 @@ class WorkspaceSpec:
     one exact order. `capabilities` is what root inside may do: nothing special, what Docker's root may, or everything
     in its own namespaces, mounting file systems included. `output_limit` bounds the bytes kept of each stream of a
     call: half head, half tail.
+
+    `frozen_time` (seconds since 1970, or a datetime; one without a zone is in UTC) is where the wall clock stands for
+    the programs inside, and `seed` (0 to 2**64 - 1) what their random numbers follow from; None leaves them the
+    machine's. Not every program takes them: docs/frozen.md has a table.
     """
 
     image: Image | None = None
@@ -73,6 +79,8 @@ class WorkspaceSpec:
     output_limit: int = 1 << 20
     capabilities: Literal["none", "container", "all"] = "none"
     hostname: str = "bunshin"
+    frozen_time: float | datetime | None = None
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         if self.network not in ("none", "host"):
@@ -88,6 +96,8 @@ class WorkspaceSpec:
         _check_timeout(self.call_timeout)
         parse_size(self.memory_limit)
         parse_size(self.disk_limit)
+        frozen_instant(self.frozen_time)
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)

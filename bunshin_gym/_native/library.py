@@ -7,7 +7,7 @@ import os
 from ctypes import POINTER, c_char_p, c_double, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
-__all__ = ["ABI", "SIGNATURES", "ContextOptions", "Result", "init_path", "load"]
+__all__ = ["ABI", "SIGNATURES", "ContextOptions", "Result", "frozen_path", "init_path", "load"]
 
 ABI = 1
 
@@ -103,6 +103,11 @@ def _directory() -> Path:
 def init_path() -> str:
     """The bunshin-init executable that belongs to the library."""
     return str(_directory() / "bunshin-init")
+
+
+def frozen_path() -> str:
+    """The library that is preloaded into programs where clock or randomness are frozen."""
+    return str(_directory() / "libbunshin-frozen.so")
 
 
 def load() -> ctypes.CDLL:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bunshin_gym._native import encode_records
 from bunshin_gym.engines.native_features import cgroup_support
+from bunshin_gym.engines.native_frozen import frozen_environment, frozen_records
 from bunshin_gym.engines.native_layers import Layer
 from bunshin_gym.image import MountPoint
 from bunshin_gym.workspace import WorkspaceSpec, parse_size
@@ -65,6 +66,7 @@ def make_plan(
         ("mkdir", f"{root}/run/bunshin"),
         # Not writable to anyone but pid 1, who may do anything: `rm -rf /run` must not cut off the sessions.
         ("tmpfs", f"{root}/run/bunshin", "mode=511,size=64m"),
+        *frozen_records(spec, f"{root}/run/bunshin"),
         ("pivot", root),
         ("hostname", spec.hostname),
         ("loopback",),
@@ -72,6 +74,7 @@ def make_plan(
         ("cwd", spec.cwd),
     ]
     environment = {**_ENVIRONMENT, "PWD": spec.cwd, "BUNSHIN": "1", **spec.env}
+    environment |= frozen_environment(spec)
     records += [("env", f"{name}={value}") for name, value in environment.items()]
     records.append(("capabilities", f"{_CAPABILITIES[spec.capabilities]:x}"))
     records += _limits(spec)

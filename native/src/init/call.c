@@ -355,6 +355,8 @@ void call_start(struct init *init, struct wire *request) {
     struct session *session = order.kind == CALL_EXEC ? NULL : &init->session[order.kind];
     if (!error && session && session->running)
         error = busy(init, session);
+    if (!error) /* before the session, which may be born in this call */
+        error = frozen_begin_call(init, order.kind, order.text, order.argv);
     if (!error && session)
         error = session_ensure(init, order.kind);
     if (!error && !(call = calloc(1, sizeof *call)))

@@ -46,6 +46,9 @@ struct settings {
     uint64_t pids_poll;
     uint64_t disk_limit;
     uint64_t file_size_limit; /* 0: none */
+    uint32_t frozen;          /* what is frozen, of FROZEN_… */
+    struct timespec frozen_at; /* where the clock stands */
+    uint64_t seed;
     bool network_host;
     bool layers_as_one_string; /* enum without, WITHOUT_OVERLAY_ONE_BY_ONE */
     uint32_t generation;    /* forks since the fresh workspace */
@@ -160,6 +163,12 @@ void call_finish(struct init *init, struct call *call);
 void call_expire(struct init *init, struct call *call, int reason, const char *notice);
 struct bunshin_error *call_drain(struct init *init, struct call *call) MUST_CHECK;
 void call_drain_all(struct init *init);
+
+/* frozen.c */
+/* The plan's "frozen SECONDS NANOSECONDS SEED", each "" where it is not. */
+struct bunshin_error *frozen_settings(const char *const *word, struct settings *settings) MUST_CHECK;
+struct bunshin_error *frozen_prepare(struct init *init) MUST_CHECK;
+struct bunshin_error *frozen_begin_call(struct init *init, enum call_kind kind, const char *text, const char *const *argv) MUST_CHECK;
 
 /* session.c */
 struct bunshin_error *session_prepare(struct init *init) MUST_CHECK;

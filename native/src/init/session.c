@@ -45,6 +45,7 @@ struct bunshin_error *session_prepare(struct init *init) {
         if (!(session->cwd = strdup(init->settings.cwd)))
             return bunshin_error_no_memory();
     }
+    TRY(frozen_prepare(init));
     TRY(write_file(INIT_PRIVATE "/bash", shell_driver, sizeof shell_driver - 1));
     return write_file(INIT_PRIVATE "/python", python_driver, sizeof python_driver - 1);
 }

@@ -323,6 +323,8 @@ static struct bunshin_error *do_record(const struct records *record, struct sett
         return add_environment(settings, word[1]);
     if (takes(record, "cwd", 1))
         return (settings->cwd = strdup(word[1])) ? NULL : bunshin_error_no_memory();
+    if (takes(record, "frozen", 3))
+        return frozen_settings(word + 1, settings);
     if (takes(record, "capabilities", 1))
         return settings->capabilities = strtoull(word[1], NULL, 16), NULL;
     if (takes(record, "memory-poll", 1))
