@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import wait
 from dataclasses import dataclass, fields
@@ -33,7 +34,7 @@ __all__ = ["EnvState", "ShellEnv", "ToolsEnv", "WorkspaceEnv", "make_executor", 
 
 _SPEC_FIELDS = {f.name for f in fields(WorkspaceSpec)} - {"engine", "call_timeout"}
 # What a user may say to the executor through an environment, beside `cache` and `share`.
-_EXECUTOR_OPTIONS = set(inspect.signature(Executor).parameters) - {"cache", "share", "group", "tree", "stats"}
+_EXECUTOR_OPTIONS = set(inspect.signature(Executor).parameters) - {"cache", "share", "group", "tree", "stats", "saved"}
 # Observations are text, so what is kept of a stream is what fits into one; and stderr goes where stdout goes, since a
 # policy reads one text, in the order in which it was written.
 _SPEC_DEFAULTS: dict[str, Any] = {"separate_stderr": False, "output_limit": 1 << 16}
@@ -57,8 +58,8 @@ def tasks_of(
 def make_executor(cache: bool, share: bool, group: int, options: Mapping[str, Any]) -> tuple[Executor, dict[str, Any]]:
     """An executor by those of the options that are its own, and the other options. Raises as the executor does."""
     own = {name: value for name, value in options.items() if name in _EXECUTOR_OPTIONS}
-    rest = {name: value for name, value in options.items() if name not in own}
-    return Executor(cache=cache, share=share, group=group, **own), rest
+    rest = {name: value for name, value in options.items() if name not in own and name != "tree"}
+    return Executor(cache=cache, share=share, group=group, saved=options.get("tree"), **own), rest
 
 
 def make_spec(owner: str, engine: str, fields: Mapping[str, Any]) -> WorkspaceSpec:
@@ -99,6 +100,7 @@ class WorkspaceEnv(gym.Env[Any, str]):
         render_mode: "ansi" (the transcript) or "rgb_array" (a drawn terminal, uint8, 400 x 640 x 3).
         step_timeout: seconds after which a step is given up and the episode truncated, whatever it waits for. None:
             only the task's own limit on each call holds.
+        tree: the file of a call tree that `save_tree` wrote, to go on with; nothing where there is no such file.
         options: further arguments of the Executor, e.g. `speculator`, and fields of the WorkspaceSpec, e.g. `image`,
             `memory_limit`, `network`.
     """
@@ -154,7 +156,7 @@ class WorkspaceEnv(gym.Env[Any, str]):
         if self._episode is not None:
             self._episode.close()
             self._episode = None
-        rollout = self._executor.open(task.name, lambda: self._prepare(task))
+        rollout = self._open(task)
         self._episode = self._make_episode(task, rollout)
         return task.instruction, {"task": task.name}
 
@@ -164,7 +166,7 @@ class WorkspaceEnv(gym.Env[Any, str]):
         Nothing where it is prepared already. Raises as `reset` does.
         """
         chosen = self.tasks[task]
-        self._executor.open(chosen.name, lambda: self._prepare(chosen)).close()
+        self._open(chosen).close()
 
     def step(self, action: str) -> Transition:
         """One move. What goes wrong is in the observation and in `info["failure_kind"]`; only misuse raises.
@@ -242,6 +244,14 @@ class WorkspaceEnv(gym.Env[Any, str]):
         finally:
             state.close()
 
+    def save_tree(self, path: str | os.PathLike[str] | None = None) -> None:
+        """Write the call tree to a file, for the option `tree` of another process; None: to the one it was given.
+
+        Raises TreeFileError.
+        """
+        self._check_open("save the call tree")
+        self._executor.save(path)
+
     # -- looking
 
     @property
@@ -261,6 +271,9 @@ class WorkspaceEnv(gym.Env[Any, str]):
         child.spec = self.spec
         child.restore_state(state)
         return child
+
+    def _open(self, task: Task) -> Rollout:
+        return self._executor.open(task.name, lambda: self._prepare(task), lambda: task.stamp(self.workspace_spec))
 
     def _prepare(self, task: Task) -> Workspace:
         return task.prepare(self.workspace_spec)

@@ -16,6 +16,7 @@ __all__ = [
     "RolloutOver",
     "SnapshotClosed",
     "TaskError",
+    "TreeFileError",
     "UnsupportedResource",
     "WorkspaceBusy",
     "WorkspaceError",
@@ -92,6 +93,10 @@ class ImageError(BunshinError, OSError):
 
 class TaskError(BunshinError):
     """A task could not be found, prepared or verified."""
+
+
+class TreeFileError(BunshinError, ValueError):
+    """The file of a call tree could not be read or written, is damaged, or is of another version."""
 
 
 class EngineUnavailable(BunshinError, RuntimeError):

@@ -16,6 +16,7 @@ its own instead of forking one.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -24,18 +25,20 @@ from typing import Literal
 
 from bunshin_gym.arrive import Arrivals, volatile
 from bunshin_gym.audit import Auditor
-from bunshin_gym.errors import ForkError, TaskError, WorkspaceError, WorkspaceLost
+from bunshin_gym.errors import ForkError, TaskError, TreeFileError, WorkspaceError, WorkspaceLost
 from bunshin_gym.events import Events
 from bunshin_gym.flight import Flight, Flights, Landing, Remembered
 from bunshin_gym.looks import cacheable, strict
 from bunshin_gym.materialise import CUT_SHORT, Materialiser, Prepare, replay_seconds, unreplayable
 from bunshin_gym.place import Place
 from bunshin_gym.policy import DefaultPolicy, Site, SnapshotPolicy
+from bunshin_gym.recall import Recall, Stamper
 from bunshin_gym.rollout import Anchor, Rollout
 from bunshin_gym.speculate import NullSpeculator, Speculator
 from bunshin_gym.stats import Stats
 from bunshin_gym.tools import ExitReason, ToolCall, ToolResult
 from bunshin_gym.tree import Closable, Edge, Node, Step, Tree
+from bunshin_gym.treefile import TreeFile
 from bunshin_gym.workspace import Workspace
 
 __all__ = ["Executor", "Key", "Place"]
@@ -55,10 +58,11 @@ class Executor:
         key: what makes two rollouts meet: "state", that later calls see the same, or "history", the same calls.
         group: how many rollouts of one task are expected at a time; above 1, snapshots are kept where `policy` says.
         audit: the share of hits that is run again and compared, 0 to 1.
+        saved: a call tree on disk to go on with (a path: if there is one), by state only; `save` writes one.
         policy, tree, speculator, stats: in place of the usual ones.
         events: where all that is done is noted; None: nowhere.
 
-    Raises ValueError for a `key` or `audit` that is none.
+    Raises ValueError for a `key` or `audit` that is none, and for `saved` without a cache by state.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Executor:
         speculator: Speculator | None = None,
         stats: Stats | None = None,
         events: Events | None = None,
+        saved: TreeFile | str | os.PathLike[str] | None = None,
     ) -> None:
         if key not in ("state", "history"):
             raise ValueError(f"key must be 'state' or 'history', not {key!r}")
@@ -93,6 +98,7 @@ class Executor:
         self._materialiser = Materialiser(self.tree, self.stats, self._discard, digests=self._digests)
         self.auditor = Auditor(self.tree, self._materialiser, self.stats, self._discard, audit if cache else 0.0)
         self._arrivals = Arrivals(self.tree, self._materialiser, self._discard, cache=cache)
+        self.recall = Recall(self.tree, self.stats, saved, digests=self._digests)
         self._flights = Flights()
         self._lock = threading.Lock()
         self._root_locks: dict[Hashable, threading.Lock] = {}
@@ -105,10 +111,11 @@ class Executor:
 
     # -- rollouts: birth and death
 
-    def open(self, key: Hashable, prepare: Prepare) -> Rollout:
+    def open(self, key: Hashable, prepare: Prepare, stamp: Stamper | None = None) -> Rollout:
         """A new rollout at the root `key`. The first one prepares the workspace that all later ones are forks of.
 
-        Raises what `prepare` raises; the next one then tries again.
+        `stamp` says what answers below this root depend on; without it they are neither saved nor recalled. Raises
+        what `prepare` raises, and TreeFileError; the next one then tries again.
         """
         self._sweep()
         with self._lock:
@@ -124,6 +131,7 @@ class Executor:
                 try:
                     workspace = self._materialiser.fresh(root)
                     try:
+                        self._discard(self.recall.plant(root, key, stamp))
                         if self.share:
                             self._seal_root(root, workspace)
                         rollout.adopt(workspace, root)
@@ -374,6 +382,18 @@ class Executor:
         self._sweep()
         self.tree.pin(node)
         return Place(node, self)
+
+    # -- the tree on disk
+
+    def save(self, path: str | os.PathLike[str] | None = None) -> None:
+        """Write what is known by now to `path`, in place of what is there; None: to where `saved` was.
+
+        Results, digests and verdicts; no snapshot, and nothing that is private to a rollout. Roots that were in `saved`
+        and have not been opened are kept. Raises TreeFileError, and ValueError without a cache by state.
+        """
+        if self._closed:
+            raise TreeFileError("cannot save the call tree: it is closed, and forgotten; save it before")
+        self.recall.save(path)
 
     # -- users and the end
 

@@ -17,6 +17,7 @@ from typing import Self
 from bunshin_gym.errors import BunshinError
 from bunshin_gym.executor import Executor
 from bunshin_gym.picture import Branch, grow
+from bunshin_gym.recall import Stamper
 from bunshin_gym.rollout import Rollout
 from bunshin_gym.tools import ExitReason, ToolCall, ToolResult
 from bunshin_gym.tree import Node, Step
@@ -61,6 +62,7 @@ class Group:
         *,
         timeout: float,
         verifier: Callable[[Workspace], float] | None = None,
+        stamp: Stamper | None = None,
         thinking: Sequence[Sequence[float]] | None = None,
     ) -> None:
         self.executor = executor
@@ -70,6 +72,7 @@ class Group:
         self._scripts = list(scripts.values())
         self._timeout = timeout
         self._verifier = verifier
+        self._stamp = stamp
         self._thinking = thinking
         self._rollouts: dict[int, Rollout] = {}
         self._lock = threading.Lock()
@@ -86,7 +89,7 @@ class Group:
             return rollout
         # Where nothing is shared, nothing is waited for either: each rollout is a root of its own.
         shared = self.executor.share or self.executor.cache
-        rollout = self.executor.open(self.name if shared else (self.name, index), self._prepare)
+        rollout = self.executor.open(self.name if shared else (self.name, index), self._prepare, self._stamp)
         with self._lock:
             self._rollouts[index] = rollout
             closed = self._closed

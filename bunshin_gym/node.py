@@ -44,6 +44,7 @@ class Step:
     """A call that was made at `source`: what it gave, and where it led.
 
     Back to `source`, where it changed nothing; or to another node that is there already, where it changed things back.
+    `recalled`: it was made in another process, whose files had other times; nobody has made it in this one yet.
     """
 
     edge: Edge
@@ -56,6 +57,7 @@ class Step:
     hits: int = 0
     used: int = 0  # when it was last used, as the tree counts
     queued: bool = False  # whether it is among those that the tree may let go of
+    recalled: bool = False
     number: int = field(default_factory=_numbers.__next__)  # its own among all nodes and steps of this program
 
     def __post_init__(self) -> None:

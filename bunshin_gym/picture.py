@@ -11,9 +11,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bunshin_gym.errors import TaskError
+from bunshin_gym.tools import ToolCall
 from bunshin_gym.tree import Node, Step
+from bunshin_gym.treefile import SavedRoot
 
-__all__ = ["Branch", "draw", "grow"]
+__all__ = ["Branch", "draw", "grow", "of_saved"]
 
 _BOLD, _DIM, _RED, _GREEN, _CYAN, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[0m"
 
@@ -63,17 +65,32 @@ def grow(name: str, root: Node, trails: Iterable[tuple[str, Iterable[Step]]]) ->
     return top
 
 
+def of_saved(saved: SavedRoot) -> Branch:
+    """The tree of a saved root: how often each call was made or answered. Raises ValueError where it is damaged."""
+    subtree = saved.unpack()
+    branches = [Branch(f"{saved.name}: {saved.steps} calls, {saved.states} states")]
+    for step in subtree.steps:
+        made = Branch(_shown(step.edge.call), step.result.exit_code, step.result.duration, rollouts=1 + step.hits)
+        branches[step.source].children.append(made)
+        if step.target == len(branches):
+            branches.append(made)
+    return branches[0]
+
+
 def _branch(step: Step) -> Branch:
-    call = step.edge.call
-    args = call.args
-    text = str(args.get("command") or args.get("code") or args.get("path") or args.get("argv") or call)
     snapshot = step.target is not step.source and step.target.snapshot is not None
-    return Branch(text, step.result.exit_code, step.seconds, step.private or step.aside, snapshot)
+    return Branch(_shown(step.edge.call), step.result.exit_code, step.seconds, step.private or step.aside, snapshot)
+
+
+def _shown(call: ToolCall) -> str:
+    args = call.args
+    return str(args.get("command") or args.get("code") or args.get("path") or args.get("argv") or call)
 
 
 def draw(tree: Branch, *, width: int = 100, colour: bool = True) -> str:
     """The tree as lines of at most `width` characters: how many rollouts, the call, what it took, how it ended."""
-    lines = [f"{_paint(tree.call, _BOLD, colour)}  {tree.rollouts} rollouts{', snapshot' if tree.snapshot else ''}"]
+    told = f"  {tree.rollouts} rollouts{', snapshot' if tree.snapshot else ''}" if tree.rollouts else ""
+    lines = [_paint(tree.call, _BOLD, colour) + told]
     lines += _lines(tree, "", width, colour)
     return "\n".join(lines)
 

@@ -62,7 +62,7 @@ class RolloutPool:
     """Rollouts of some tasks, all on one executor. An asynchronous context manager; constructing it starts nothing.
 
     Args:
-        task, taskset, engine, cache, share, options: as for `WorkspaceEnv`.
+        task, taskset, engine, cache, share, tree, options: as for `WorkspaceEnv`.
         interface: "shell" (an action is bash source) or "tools" (a JSON object that names a tool).
         group_size: how many rollouts of a task are expected: what is worth a snapshot of its own depends on it.
         max_concurrent: how many calls run at a time. None: twice the processors, at least 4.
@@ -144,6 +144,14 @@ class RolloutPool:
         busy = self._calls.unfinished
         return Load(len(self._rollouts), min(busy, self.max_concurrent), max(0, busy - self.max_concurrent))
 
+    async def save_tree(self, path: str | os.PathLike[str] | None = None) -> None:
+        """Write the call tree to a file, for the option `tree` of another pool; None: to the one it was given.
+
+        Also while rollouts go on. Raises TreeFileError, PoolClosed.
+        """
+        self._check("save the call tree")
+        await self._run(self._quick, lambda: self._executor.save(path))
+
     # -- the beginning and the end
 
     async def __aenter__(self) -> Self:
@@ -211,7 +219,7 @@ class RolloutPool:
         return episode
 
     def _make(self, task: Task) -> Episode:
-        rollout = self._executor.open(task.name, lambda: task.prepare(self._spec))
+        rollout = self._executor.open(task.name, lambda: task.prepare(self._spec), lambda: task.stamp(self._spec))
         return self._episode(task, rollout)
 
     def _episode(self, task: Task, rollout: Rollout) -> Episode:

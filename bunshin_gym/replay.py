@@ -16,9 +16,11 @@ from bunshin_gym.executor import Executor
 from bunshin_gym.group import Group, play
 from bunshin_gym.image import Image
 from bunshin_gym.picture import Branch
+from bunshin_gym.stamp import stamp_of
 from bunshin_gym.stats import Stats
 from bunshin_gym.tools import ToolResult
 from bunshin_gym.traces import Comparison, TraceTask, compare
+from bunshin_gym.treefile import TreeFile
 from bunshin_gym.workspace import Workspace, WorkspaceSpec
 
 __all__ = ["Disagreement", "TaskReport", "image_of", "replay", "spec_of"]
@@ -98,24 +100,27 @@ def replay(
     share: bool = True,
     engine: str = "native",
     jobs: int = 4,
+    trees: TreeFile | None = None,
     on_call: Callable[[ToolResult], None] | None = None,
 ) -> TaskReport:
     """Make the task's rollouts (the first `rollouts` of them) again, `jobs` at a time, and compare.
 
-    Raises ImageError where the image cannot be built. A rollout that fails is in the report's `failures`.
+    With `trees` they go on with the call tree that is saved in it, and leave theirs there. Raises ImageError where the
+    image cannot be built. A rollout that fails is in the report's `failures`.
     """
     chosen = task.rollouts[:rollouts]
     report = TaskReport(task.name, rollouts=len(chosen))
     start = time.perf_counter()
     spec = spec_of(task, engine)
     report.setup_seconds = time.perf_counter() - start
-    executor = Executor(cache=cache, share=share, group=len(chosen), stats=report.stats)
+    executor = Executor(cache=cache, share=share, group=len(chosen), stats=report.stats, saved=trees)
     group = Group(
         executor,
         task.name,
         lambda: Workspace(spec),
         {rollout.name: [task.call(call) for call in rollout.calls] for rollout in chosen},
         timeout=task.timeout,
+        stamp=lambda: stamp_of(spec, (task.name, task.setup)),
     )
     start = time.perf_counter()
     try:
@@ -123,6 +128,8 @@ def replay(
             play([group], jobs=jobs, on_call=on_call)
             report.wall_seconds = time.perf_counter() - start
             report.tree = group.tree()
+        if trees is not None:
+            executor.recall.into(trees)
     finally:
         executor.close()
     for rollout, played in zip(chosen, group.played, strict=True):

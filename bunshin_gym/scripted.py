@@ -16,6 +16,7 @@ from bunshin_gym.picture import Branch
 from bunshin_gym.stats import Stats
 from bunshin_gym.task import Task
 from bunshin_gym.tools import ToolCall, ToolResult
+from bunshin_gym.treefile import TreeFile
 from bunshin_gym.workspace import WorkspaceSpec
 
 __all__ = ["TasksetReport", "play_taskset", "scripts_of"]
@@ -57,12 +58,14 @@ def play_taskset(
     share: bool = True,
     engine: str = "native",
     jobs: int | None = None,
+    trees: TreeFile | None = None,
     on_task: Callable[[str, int], None] = lambda name, calls: None,
     on_call: Callable[[ToolResult], None] | None = None,
 ) -> list[TasksetReport]:
     """Play `rollouts` rollouts of each task whose name matches `pattern` (a glob), task after task.
 
-    Raises TaskError where none does. What goes wrong in a rollout is in its task's `failures`.
+    With `trees` they go on with the call trees that are saved in it, and leave theirs there. Raises TaskError where no
+    name matches. What goes wrong in a rollout is in its task's `failures`.
     """
     chosen = [task for task in tasks if not pattern or fnmatchcase(task.name, pattern)]
     if not chosen:
@@ -72,9 +75,15 @@ def play_taskset(
     for task in chosen:
         scripts = repeat(scripts_of(task), rollouts)
         on_task(task.name, sum(map(len, scripts.values())))
-        executor = Executor(cache=cache, share=share, group=rollouts)
+        executor = Executor(cache=cache, share=share, group=rollouts, saved=trees)
         group = Group(
-            executor, task.name, partial(task.prepare, spec), scripts, timeout=task.call_timeout, verifier=task.verifier
+            executor,
+            task.name,
+            partial(task.prepare, spec),
+            scripts,
+            timeout=task.call_timeout,
+            verifier=task.verifier,
+            stamp=partial(task.stamp, spec),
         )
         start = time.perf_counter()
         try:
@@ -82,6 +91,8 @@ def play_taskset(
                 play([group], jobs=jobs, on_call=on_call)
                 seconds = time.perf_counter() - start
                 tree = group.tree()
+            if trees is not None:
+                executor.recall.into(trees)
         finally:
             executor.close()
         reports.append(

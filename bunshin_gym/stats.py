@@ -27,6 +27,8 @@ class Stats:
     the hits were run again; `false_hits` of those gave something else, and `false_hit_calls` says which calls.
     `seconds` holds the time spent per stage (`prepare`, `fork`, `replay`, `run`, `digest`, `snapshot`, `freeze`,
     `verify`, `audit`, `wait`), summed over threads. What is timed is also noted in `events`, where there are any.
+    `recalled` steps came from the file of a tree; `stale` ones were in it, but of another task, image, machine or
+    package, and are not used.
     """
 
     calls: int = 0
@@ -51,6 +53,8 @@ class Stats:
     digests: int = 0
     digests_failed: int = 0
     unique_states: int = 0
+    recalled: int = 0
+    stale: int = 0
     audits: int = 0
     audits_failed: int = 0
     audits_skipped: int = 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from bunshin_gym.errors import TaskError
 from bunshin_gym.habits import Habits
+from bunshin_gym.stamp import Stamp, stamp_of
 from bunshin_gym.tools import ToolCall
 from bunshin_gym.workspace import Workspace, WorkspaceSpec
 
@@ -36,7 +37,8 @@ class Task:
     does not count. `live_verifier` lets them run, for a verifier that talks to a service; after a submission they
     always do. `call_timeout` (seconds) bounds each call. `spec` overrides fields of the WorkspaceSpec. `solution` and
     `wrong` are scripted action sequences that reach reward 1 and do not; `scripts` holds further ones by name; `habits`
-    is a policy that makes any number of them.
+    is a policy that makes any number of them. `version`: of what a saved call tree cannot see, such as what a set-up
+    command fetches; another one makes the answers saved before it stale.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Task:
     wrong: Script = ()
     scripts: Mapping[str, Script] = field(default_factory=dict)
     habits: Habits | None = None
+    version: str = ""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -70,6 +73,11 @@ class Task:
             spec = replace(spec, image=self.image() if callable(self.image) else self.image)
         return spec
 
+    def stamp(self, base: WorkspaceSpec) -> Stamp | None:
+        """What answers in this task's workspaces depend on, for saved call trees; None where that cannot be told."""
+        content = (self.name, self.version, dict(self.files), [_setup_call(step).key() for step in self.setup])
+        return stamp_of(self.workspace_spec(base), content, self.verifier)
+
     def prepare(self, base: WorkspaceSpec, first: Callable[[Workspace], None] | None = None) -> Workspace:
         """A workspace in which the task can begin; `first` is called with it before anything is put into it.
 
@@ -82,8 +90,7 @@ class Task:
             for path, content in self.files.items():
                 workspace.write_file(path, content)
             for step in self.setup:
-                call = step if isinstance(step, ToolCall) else ToolCall("shell", {"command": step})
-                result = workspace.call(call, timeout=_SETUP_TIMEOUT)
+                result = workspace.call(_setup_call(step), timeout=_SETUP_TIMEOUT)
                 if not result.ok:
                     told = repr(step) if isinstance(step, str) else str(step)
                     raise TaskError(
@@ -94,6 +101,10 @@ class Task:
             workspace.close()
             raise
         return workspace
+
+
+def _setup_call(step: str | ToolCall) -> ToolCall:
+    return step if isinstance(step, ToolCall) else ToolCall("shell", {"command": step})
 
 
 PLAYGROUND = Task("playground", "An empty workspace. Try what you like, and submit when you are done.")

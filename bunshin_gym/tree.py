@@ -32,6 +32,7 @@ from collections.abc import Callable, Hashable
 
 from bunshin_gym.node import Closable, Edge, Node, State, Step
 from bunshin_gym.state import StateDigest
+from bunshin_gym.subtree import KeptState
 from bunshin_gym.tools import ToolResult
 
 __all__ = ["Closable", "Edge", "Node", "State", "Step", "Tree"]
@@ -77,7 +78,7 @@ class Tree:
         """
         with self._lock:
             step = node.steps.get(edge)
-            if step is not None and self._leads_on(step):
+            if step is not None and not (strict and step.recalled) and self._leads_on(step):
                 self._use(step)
                 return step
             state = node.state
@@ -92,8 +93,9 @@ class Tree:
     def knows(self, node: Node, edge: Edge, *, strict: bool = False) -> bool:
         """Whether `match` would find it. Changes nothing."""
         with self._lock:
-            if edge in node.steps:
-                return True
+            step = node.steps.get(edge)
+            if step is not None:
+                return not (strict and step.recalled)
             state = node.state
             return not strict and state is not None and node.linked and edge in state.steps
 
@@ -154,22 +156,34 @@ class Tree:
             if aside:
                 return self._insert_aside(node, edge, result, digest, unchanged=unchanged)
             known = node.steps.get(edge)
-            if known is not None:
+            if known is not None and not known.recalled:
                 return known, []
             target = node if unchanged else self._same(node, digest) if digest is not None else None
+            gone: list[Closable] = []
+            if known is not None:
+                if _leads_to(known, target, digest):
+                    self._confirm(known, result, digest)
+                    return known, []
+                gone = self._unlink(known)
             step = Step(edge, result, node, target or Node(node))
             self._link(step, result.size)
             if digest is not None and step.owns:
                 step.target.strict = digest.strict
                 if step.target.linked:
                     self._enter(step.target, digest)
-            return step, self.evict()
+            return step, [*gone, *self.evict()]
 
     def follow(self, node: Node, step: Step) -> tuple[Step, list[Closable]]:
         """The same call at another node of the state: known to lead to the same state, and to give the same."""
         with self._lock:
             known = node.steps.get(step.edge)
-            return (known, []) if known is not None else (self._alias(node, step), self.evict())
+            gone: list[Closable] = []
+            if known is not None and known.recalled:
+                if _meet(known, step):
+                    self._confirm(known, step.result, None)
+                else:
+                    gone, known = self._unlink(known), None
+            return (known, []) if known is not None else (self._alias(node, step), [*gone, *self.evict()])
 
     def attach(self, node: Node, snapshot: Closable) -> list[Closable]:
         """Keep a snapshot at `node`. Returns those that have to go: perhaps this one, where there is one already."""
@@ -279,7 +293,7 @@ class Tree:
                 self._enter(target, digest)
         return step, self.evict()
 
-    def _enter(self, node: Node, digest: StateDigest) -> None:
+    def _enter(self, node: Node, digest: StateDigest | KeptState) -> None:
         key = (node.root, digest.loose)
         state = self._states.get(key)
         if state is None:
@@ -300,6 +314,14 @@ class Tree:
             return node
         state = self._states.get((node.root, digest.loose)) if node.linked else None
         return state.exact.get(digest.strict) if state is not None else None
+
+    def _confirm(self, known: Step, result: ToolResult, digest: StateDigest | None) -> None:
+        """A recalled call has been made here, too, and leads where it led: what it gave now is what it gives."""
+        self._bytes += result.size + _STEP_BYTES - known.size
+        known.size = result.size + _STEP_BYTES
+        known.result, known.recalled = result, False
+        if digest is not None and known.owns:
+            self.settle(known.target, digest)
 
     def _leads_on(self, step: Step) -> bool:
         """Whether the step's target is still to be found: if not, neither is the step."""
@@ -394,3 +416,18 @@ class Tree:
         if node.state is not None:
             node.state.held.pop(node, None)
         return [snapshot]
+
+
+def _leads_to(known: Step, target: Node | None, digest: StateDigest | None) -> bool:
+    """Whether a recalled step leads to where the call has led now: to a node that is there, or to a new one."""
+    if known.target is target:
+        return True
+    state = known.target.state
+    return target is not known.source and digest is not None and state is not None and state.loose == digest.loose
+
+
+def _meet(one: Step, other: Step) -> bool:
+    """Whether two steps lead to the same state, or both back to where they were made."""
+    if one.target is one.source or other.target is other.source:
+        return one.target is one.source and other.target is other.source
+    return one.target.state is not None and one.target.state is other.target.state

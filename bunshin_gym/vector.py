@@ -15,6 +15,7 @@ single environments does, step for step, and beyond that:
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -74,7 +75,7 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
             draw without waiting for the others. None: each environment draws its tasks by itself.
         prepare_ahead: for how many of the next draws the workspaces are prepared in the background. None: for one
             round of every group.
-        task, taskset, engine, cache, share, render_mode, options: as for `WorkspaceEnv`.
+        task, taskset, engine, cache, share, render_mode, tree, options: as for `WorkspaceEnv`.
     """
 
     env_class: ClassVar[type[WorkspaceEnv]] = ShellEnv
@@ -387,6 +388,10 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         _log.warning("environment %d could not be reset: %s", slot.number, why)
         slot.broken, slot.over, slot.fresh, slot.steps = why, False, False, 0
         return failed_reset(why)
+
+    def save_tree(self, path: str | os.PathLike[str] | None = None) -> None:
+        """Write the call tree to a file, as the single environment does; also while steps are under way."""
+        self._executor.save(path)
 
     # -- looking
 

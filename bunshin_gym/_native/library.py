@@ -7,7 +7,7 @@ import os
 from ctypes import POINTER, c_char_p, c_double, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
-__all__ = ["ABI", "SIGNATURES", "ContextOptions", "Result", "frozen_path", "init_path", "load"]
+__all__ = ["ABI", "SIGNATURES", "ContextOptions", "Result", "binaries", "frozen_path", "init_path", "load"]
 
 ABI = 1
 
@@ -108,6 +108,14 @@ def init_path() -> str:
 def frozen_path() -> str:
     """The library that is preloaded into programs where clock or randomness are frozen."""
     return str(_directory() / "libbunshin-frozen.so")
+
+
+def binaries() -> tuple[Path, ...]:
+    """The files that are the native engine; none where it is not built."""
+    try:
+        return tuple(sorted(path for path in _directory().glob("*bunshin*") if path.suffix in (".so", "")))
+    except OSError:
+        return ()
 
 
 def load() -> ctypes.CDLL:

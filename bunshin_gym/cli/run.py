@@ -14,6 +14,7 @@ from bunshin_gym.errors import TaskError
 from bunshin_gym.replay import TaskReport, replay
 from bunshin_gym.scripted import TasksetReport, play_taskset
 from bunshin_gym.task import Taskset
+from bunshin_gym.treefile import TreeFile
 
 __all__ = ["arguments", "main"]
 
@@ -37,17 +38,33 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--no-cache", dest="cache", action="store_false", help="run every call")
     how.add_argument("--no-share", dest="share", action="store_false", help="a workspace of its own for every rollout")
     how.add_argument("--engine", default="native", help="the engine (native)")
+    how.add_argument(
+        "--tree",
+        type=Path,
+        metavar="FILE",
+        help="go on with the call trees saved there, if any, and save them at the end",
+    )
     how.add_argument("--save-tree", type=Path, metavar="FILE", help="keep the call trees, for `bunshin tree FILE`")
     parser.add_argument("--json", action="store_true", help="print one JSON object a task")
     parser.add_argument("-v", "--verbose", action="store_true", help="show each exit code that does not agree")
 
 
 def main(args: argparse.Namespace) -> int:
+    if args.tree is not None and not args.cache:
+        raise TaskError("--tree and --no-cache cannot be given together")
+    trees = TreeFile.read_if_there(args.tree) if args.tree is not None else None
+    code = run_what(args, trees)
+    if trees is not None:
+        trees.write(args.tree)
+    return code
+
+
+def run_what(args: argparse.Namespace, trees: TreeFile | None) -> int:
     if args.taskset is not None:
-        return run_taskset(args)
+        return run_taskset(args, trees)
     if args.tasks is None or args.trajectories is None:
         raise TaskError("nothing to run: give --taskset NAME, or --tasks FILE and --trajectories FILE")
-    return run_traces(args)
+    return run_traces(args, trees)
 
 
 def save_trees(path: Path | None, reports: Sequence[TaskReport] | Sequence[TasksetReport]) -> None:
@@ -62,7 +79,7 @@ def save_trees(path: Path | None, reports: Sequence[TaskReport] | Sequence[Tasks
 # -- recordings
 
 
-def run_traces(args: argparse.Namespace) -> int:
+def run_traces(args: argparse.Namespace, trees: TreeFile | None) -> int:
     chosen = traces.load(args.tasks, args.trajectories, args.task)
     if not chosen:
         raise TaskError(
@@ -80,6 +97,7 @@ def run_traces(args: argparse.Namespace) -> int:
                 share=args.share,
                 engine=args.engine,
                 jobs=args.jobs,
+                trees=trees,
                 on_call=progress.advance,
             )
             reports.append(report)
@@ -139,7 +157,7 @@ def trace_row(name: str, reports: Sequence[TaskReport]) -> tuple[object, ...]:
 # -- tasksets
 
 
-def run_taskset(args: argparse.Namespace) -> int:
+def run_taskset(args: argparse.Namespace, trees: TreeFile | None) -> int:
     tasks = Taskset.load(args.taskset)
     with Progress(quiet=args.json) as progress:
         reports = play_taskset(
@@ -150,6 +168,7 @@ def run_taskset(args: argparse.Namespace) -> int:
             share=args.share,
             engine=args.engine,
             jobs=args.jobs,
+            trees=trees,
             on_task=progress.start,
             on_call=progress.advance,
         )

@@ -10,17 +10,18 @@ import sys
 from pathlib import Path
 
 from bunshin_gym.cli.terminal import Progress
-from bunshin_gym.errors import TaskError
-from bunshin_gym.picture import Branch, draw
+from bunshin_gym.errors import TaskError, TreeFileError
+from bunshin_gym.picture import Branch, draw, of_saved
 from bunshin_gym.scripted import play_taskset
 from bunshin_gym.task import Taskset
+from bunshin_gym.treefile import TreeFile, is_tree_file
 
 __all__ = ["arguments", "main"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", nargs="?", type=Path, help="trees kept by `bunshin run --save-tree`; else a run is made"
+        "file", nargs="?", type=Path, help="trees kept by `bunshin run --save-tree` or `--tree`; else a run is made"
     )
     parser.add_argument(
         "--task", default="fix_failing_test", metavar="NAME", help="the task to play (fix_failing_test)"
@@ -41,13 +42,17 @@ def main(args: argparse.Namespace) -> int:
 
 
 def load(path: Path) -> list[Branch]:
-    """The trees in a file. Raises TaskError."""
+    """The trees in a file. Raises TaskError, TreeFileError."""
     try:
+        if is_tree_file(path):
+            return [of_saved(root) for root in TreeFile.read(path).roots.values()]
         return [Branch.from_dict(tree) for tree in json.loads(path.read_text())]
     except OSError as error:
         raise TaskError(f"cannot read {path}: {error.strerror}") from error
+    except TreeFileError:
+        raise
     except ValueError as error:
-        raise TaskError(f"cannot read {path}: it is no JSON") from error
+        raise TaskError(f"cannot read {path}: it holds no call tree: {error}") from error
 
 
 def made(args: argparse.Namespace) -> list[Branch]:

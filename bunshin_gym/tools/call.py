@@ -14,6 +14,7 @@ from bunshin_gym.errors import InvalidToolCall
 
 __all__ = ["ExitReason", "ToolCall", "ToolResult", "clip", "lost"]
 
+_IMMUTABLE = (str, int, float, bool, type(None))
 # The first bytes of a UTF-8 character without its last, and the last ones without the first.
 _CUT_AT_END = re.compile(rb"(?:[\xc0-\xff]|[\xe0-\xff][\x80-\xbf]|[\xf0-\xff][\x80-\xbf]{2})\Z")
 _CUT_AT_START = re.compile(rb"\A[\x80-\xbf]{1,3}")
@@ -39,7 +40,8 @@ class ToolCall:
 
     def __post_init__(self) -> None:
         # A call is a key of the tree: what its maker does with the arguments afterwards must not reach it.
-        object.__setattr__(self, "args", copy.deepcopy(dict(self.args)))
+        args = {n: v if type(v) in _IMMUTABLE else copy.deepcopy(v) for n, v in dict(self.args).items()}
+        object.__setattr__(self, "args", args)
 
     def key(self) -> bytes:
         """Canonical JSON of the call: the same for every spelling of the same arguments.

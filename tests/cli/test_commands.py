@@ -65,7 +65,18 @@ def test_what_cannot_be_done_is_said_in_one_line(args: tuple[str, ...], words: s
 class TestOnTheNativeEngine:
     def test_run_plays_a_taskset(self, tmp_path: Path) -> None:
         kept = tmp_path / "trees.json"
-        args = ("run", "--taskset", "fix_failing_test", "--rollouts", "3", "--save-tree", str(kept))
+        saved = tmp_path / "saved.tree"
+        args = (
+            "run",
+            "--taskset",
+            "fix_failing_test",
+            "--rollouts",
+            "3",
+            "--save-tree",
+            str(kept),
+            "--tree",
+            str(saved),
+        )
         shown = bunshin(*args)
         assert shown.returncode == 0, shown.stderr
         line = shown.stdout.splitlines()[-1].split()
@@ -75,6 +86,16 @@ class TestOnTheNativeEngine:
         assert tree.returncode == 0
         assert "fix_failing_test  3 rollouts" in tree.stdout
         assert "3x cat README.md" in tree.stdout
+        tree = bunshin("tree", str(saved))
+        assert "fix_failing_test: " in tree.stdout
+        assert "3x cat README.md" in tree.stdout
+        again = bunshin(*args)  # goes on with it: nothing is run
+        assert again.stdout.splitlines()[-1].split()[:4] == ["fix_failing_test", "3", line[2], "0"]
+        assert "3/3" in again.stdout
+        saved.write_bytes(saved.read_bytes()[:-1])
+        refused = bunshin(*args)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert f"cannot use the call tree {saved}: it is damaged" in refused.stderr
 
     def test_run_replays_a_recording(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: object) -> None:
         calls = [
