@@ -162,6 +162,7 @@ class Executor:
 
     def _answer(self, rollout: Rollout, edge: Edge) -> ToolResult:
         """The six steps in their order."""
+        edge = self.tree.same(rollout.node, edge)
         call = edge.call
         waited, failed = False, 0
         while self._may_share(rollout.node, edge):

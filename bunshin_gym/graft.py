@@ -68,12 +68,12 @@ def graft(tree: Tree, root: Node, subtree: Subtree) -> list[Closable]:
 def _remember(tree: Tree, node: Node, subtree: Subtree, number: int) -> None:
     """What is kept of a node, and of the state it is of."""
     kept = subtree.nodes[number]
-    node.volatile.update(kept.volatile)
+    node.volatile |= frozenset(kept.volatile)
     node._verdict, node._frozen_verdict = kept.verdict, kept.frozen_verdict
     if kept.state is not None:
         state = subtree.states[kept.state]
         if node.state is None:
             tree._enter(node, state)
         if node.state is not None:
-            node.state.volatile.update(state.volatile)
+            node.state.volatile |= frozenset(state.volatile)
             node.state.verdict, node.state.frozen_verdict = state.verdict, state.frozen_verdict

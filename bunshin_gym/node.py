@@ -26,6 +26,9 @@ class Closable(Protocol):
     def close(self) -> None: ...
 
 
+_NO_CALLS: frozenset[Edge] = frozenset()  # a set of its own for each node would be one more thing to be collected
+
+
 @dataclass(frozen=True)
 class Edge:
     """A call that can be made. Two edges are equal when call and time limit (seconds) are."""
@@ -39,7 +42,7 @@ class Edge:
         return combine(self.call.key(), repr(float(self.timeout)).encode())
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Step:
     """A call that was made at `source`: what it gave, and where it led.
 
@@ -84,7 +87,7 @@ class Step:
         return self.target.private
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class State:
     """What later calls can see at all of its `nodes`: `loose` is the digest of it.
 
@@ -100,7 +103,7 @@ class State:
     nodes: dict[Node, None] = field(default_factory=dict)
     exact: dict[bytes, Node] = field(default_factory=dict)
     steps: dict[Edge, Step] = field(default_factory=dict)
-    volatile: set[Edge] = field(default_factory=set)
+    volatile: frozenset[Edge] = _NO_CALLS
     verdict: float | None = None
     frozen_verdict: float | None = None
     held: dict[Node, None] = field(default_factory=dict)
@@ -125,7 +128,7 @@ class State:
             self.others.pop(step.edge, None)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Node:
     """A history: `step` is the call that led here, from `parent`; both are None at a root.
 
@@ -143,7 +146,7 @@ class Node:
     strict: bytes | None = None
     steps: dict[Edge, Step] = field(default_factory=dict)
     asides: dict[Step, None] = field(default_factory=dict)
-    volatile: set[Edge] = field(default_factory=set)
+    volatile: frozenset[Edge] = _NO_CALLS
     snapshot: Closable | None = None
     pins: int = 0
     linked: bool = False
@@ -151,11 +154,11 @@ class Node:
     root: Node = field(init=False, repr=False)
     _verdict: float | None = None
     _frozen_verdict: float | None = None
+    _ident: bytes | None = None
 
     def __post_init__(self) -> None:
         self.root = self if self.parent is None else self.parent.root
         self.precarious = self.precarious or (self.parent is not None and self.parent.precarious)
-        self._ident: bytes | None = None
 
     @classmethod
     def root_of(cls, key: Hashable) -> Node:
@@ -173,14 +176,22 @@ class Node:
     @property
     def ident(self) -> bytes:
         """A name for where a call is made from, equal where later calls see the same: the state's, or the history's."""
-        if self.state is not None:
-            return self.state.loose
-        if self._ident is None:
-            if self.parent is None or self.step is None:
-                self._ident = combine(b"root", repr(id(self)).encode())
+        unnamed, node = list[Node](), self
+        while node.state is None and node._ident is None:
+            unnamed.append(node)
+            if node.parent is None or node.step is None:
+                break
+            node = node.parent
+        for node in reversed(unnamed):
+            if node.parent is None or node.step is None:
+                node._ident = combine(b"root", repr(id(node)).encode())
             else:
-                self._ident = combine(self.parent.ident, self.step.edge.key)
-        return self._ident
+                node._ident = combine(node.parent._name, node.step.edge.key)
+        return self._name
+
+    @property
+    def _name(self) -> bytes:
+        return self.state.loose if self.state is not None else self._ident or b""
 
     @property
     def exactly(self) -> bytes:

@@ -71,6 +71,13 @@ class Tree:
                 root = self._roots[key] = Node.root_of(key)
             return root
 
+    def same(self, node: Node, edge: Edge) -> Edge:
+        """The call as it was made before, where it was: an equal object of which more is known already."""
+        step = node.steps.get(edge)  # looking into one table needs no lock
+        if step is None and node.state is not None:
+            step = node.state.steps.get(edge)
+        return edge if step is None else step.edge
+
     def match(self, node: Node, edge: Edge, *, strict: bool = False) -> Step | None:
         """What the call gives at `node`, if it is known: to the node itself or, unless `strict`, to its state.
 
@@ -215,10 +222,10 @@ class Tree:
         """The call gave something else this time: it is not trusted again, here or anywhere in this state."""
         with self._lock:
             node, edge = step.source, step.edge
-            node.volatile.add(edge)
+            node.volatile |= {edge}
             gone: list[Closable] = []
             if node.state is not None:
-                node.state.volatile.add(edge)
+                node.state.volatile |= {edge}
                 for other in list(node.state.nodes):
                     if edge in other.steps:
                         gone += self._unlink(other.steps[edge])

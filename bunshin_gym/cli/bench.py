@@ -10,7 +10,7 @@ from dataclasses import replace
 from bunshin_gym.bench.desktop import QUICK_DESKTOP, DesktopFigures, DesktopSizes, measure_desktop
 from bunshin_gym.bench.digest import measure_digests
 from bunshin_gym.bench.fork import QUICK, Figures, Sizes, measure
-from bunshin_gym.cli import predict, rollout
+from bunshin_gym.cli import hits, predict, rollout
 from bunshin_gym.cli.terminal import Progress, megabytes, table
 
 __all__ = ["arguments", "main"]
@@ -19,9 +19,10 @@ __all__ = ["arguments", "main"]
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
-        choices=["fork", "desktop", "digest", "rollout", "predict"],
+        choices=["fork", "desktop", "digest", "hits", "rollout", "predict"],
         help="fork: one workspace, forked in every way, beside starting it anew; desktop: the same for a live desktop; "
         "digest: what asking for the state costs; "
+        "hits: what an answer from the tree costs; "
         "rollout: groups of rollouts beside cold starts and a warm pool; "
         "predict: how often the calls that recorded rollouts made are foretold",
     )
@@ -32,10 +33,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     rollout.arguments(parser)
     predict.arguments(parser)
+    hits.arguments(parser)
 
 
 def main(args: argparse.Namespace) -> int:
-    mains = {"fork": fork, "desktop": desktop, "digest": digest, "rollout": rollout.main, "predict": predict.main}
+    own = {"fork": fork, "desktop": desktop, "digest": digest}
+    mains = own | {"hits": hits.main, "rollout": rollout.main, "predict": predict.main}
     return mains[args.what](args)
 
 

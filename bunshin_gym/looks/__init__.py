@@ -23,7 +23,15 @@ _OF_A_DESKTOP = {*DESKTOP_TOOLS, COMPUTER.name}  # its programs go on by themsel
 
 
 def of(call: ToolCall) -> Look:
-    """What the call looks at, as far as its text tells."""
+    """What the call looks at, as far as its text tells. Found out once for each call object."""
+    known: Look | None = getattr(call, "_look", None)
+    if known is None:
+        known = _of(call)
+        object.__setattr__(call, "_look", known)
+    return known
+
+
+def _of(call: ToolCall) -> Look:
     if call.name == "shell":
         return _of_shell(str(call.args.get("command", "")))
     if call.name == "python":

@@ -48,14 +48,14 @@ class ToolCall:
 
         Raises InvalidToolCall where the arguments are not JSON values.
         """
-        known: bytes | None = self.__dict__.get("_key")
+        known: bytes | None = getattr(self, "_key", None)
         if known is not None:
             return known
         try:
             key = json.dumps([self.name, dict(self.args)], sort_keys=True, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidToolCall(f"the arguments of {self.name!r} are not JSON values: {error}") from None
-        self.__dict__["_key"] = key  # asked for again at every look into a table
+        object.__setattr__(self, "_key", key)  # asked for again at every look into a table
         return key
 
     def __eq__(self, other: object) -> bool:

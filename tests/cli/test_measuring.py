@@ -12,8 +12,9 @@ import pytest
 from bunshin_gym.bench import meter
 from bunshin_gym.bench.demo import Outcome, Report
 from bunshin_gym.bench.fork import Figures
+from bunshin_gym.bench.hits import measure_hits
 from bunshin_gym.bench.scale import TREES, Row, Tree, machine, start_tree
-from bunshin_gym.cli import bench, demo
+from bunshin_gym.cli import bench, demo, hits
 from bunshin_gym.cli.terminal import megabytes, table
 
 SIZE = 64 << 20
@@ -135,6 +136,16 @@ def test_the_bench_prints_every_figure() -> None:
         assert part in text
     figures.criu = {"missing": "runc is not installed"}
     assert "runc is not installed" in "\n".join(bench.lines(figures))
+
+
+def test_hits_are_measured_in_a_tree_of_that_size() -> None:
+    rows = measure_hits(500, hits=500, on_part=lambda *_: None, on_step=lambda: None)
+    assert [(row.by_state, row.hits) for row in rows] == [(False, 500), (True, 500)]
+    for row in rows:
+        assert row.nodes >= 500
+        assert 0 < row.median_us <= row.p90_us <= row.p99_us <= row.p999_us <= row.max_us
+    text = "\n".join(hits.lines(rows))
+    assert "at another history of the state" in text and "99.9 %" in text
 
 
 @pytest.mark.engine("native")

@@ -61,6 +61,19 @@ def test_a_prefix_that_was_run_before_is_a_hit_and_touches_no_workspace(executor
     assert (executor.stats.calls, executor.stats.hits, executor.stats.misses) == (6, 3, 3)
 
 
+def test_a_hit_parses_nothing(executor: Executor, begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, third = begin(), begin(), begin()
+    for command in ("echo a > f", "cat f", "ls"):
+        run(executor, first, command)
+    run(executor, third, "echo b > f")
+    run(executor, third, "echo a > f")  # another history of the first one's state
+    monkeypatch.setattr("bunshin_gym.looks._of", lambda call: pytest.fail(f"{call} was parsed"))
+    for command in ("echo a > f", "cat f", "ls"):
+        run(executor, second, command)
+    assert run(executor, third, "cat f").output == "a\n"
+    assert (executor.stats.hits, executor.stats.hits_by_state) == (4, 1)
+
+
 def test_what_hits_left_behind_is_replayed_when_a_miss_needs_it(executor: Executor, begin: Begin) -> None:
     first, second = begin(), begin()
     for rollout in (first, second):

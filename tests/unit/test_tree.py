@@ -149,6 +149,16 @@ def test_clearing_hands_back_every_snapshot_once() -> None:
     assert tree.clear() == []
 
 
+def test_histories_of_any_length_have_names() -> None:
+    tree = Tree()
+    root = node = tree.root("a")
+    for _ in range(5_000):
+        node = tree.insert(node, edge("x"), ToolResult(""))[0].target
+    other = tree.insert(root, edge("x"), ToolResult(""))[0].target
+    assert node.parent is not None and len({node.ident, node.parent.ident, other.ident, root.ident}) == 4
+    assert Tree().root("a").ident == root.ident
+
+
 class Growth(RuleBasedStateMachine):
     """Whatever is done to a tree: its books are right, and each snapshot is handed back at most once."""
 
@@ -166,12 +176,16 @@ class Growth(RuleBasedStateMachine):
     @rule(
         at=st.integers(0, 50), command=st.sampled_from("abc"), private=st.booleans(), size=st.integers(0, 1500),
         digest=st.sampled_from([b"", *(bytes([n]) * DIGEST_SIZE for n in range(3))]), same=st.booleans(),
+        aside=st.booleans(),
     )  # fmt: skip
-    def insert(self, at: int, command: str, private: bool, size: int, digest: bytes, same: bool) -> None:
+    def insert(self, at: int, command: str, private: bool, size: int, digest: bytes, same: bool, aside: bool) -> None:
         node = self.nodes[at % len(self.nodes)]
         strict = digest if same else combine(digest, str(len(self.nodes)).encode())
         said = StateDigest(digest, strict) if digest else None
-        step, gone = self.tree.insert(node, edge(command), ToolResult("x" * size), said, private=private)
+        step, gone = self.tree.insert(node, edge(command), ToolResult("x" * size), said, private=private, aside=aside)
+        assert step.aside == (aside or step.target.private)
+        if aside and step.owns:
+            assert step.target.precarious
         self.take(gone)  # type: ignore[arg-type]
         self.nodes.append(step.target)
 
@@ -214,8 +228,10 @@ class Growth(RuleBasedStateMachine):
         found, stack = [], [self.tree.root("a")]
         while stack:
             node = stack.pop()
-            stack += [step.target for step in node.steps.values() if step.owns]
-            found += list(node.steps.values())
+            here = [*node.steps.values(), *node.asides]
+            assert not any(step.aside for step in node.steps.values()) and all(step.aside for step in node.asides)
+            stack += [step.target for step in here if step.owns]
+            found += here
         linked, size, held = self.tree.size
         assert linked == len(found)
         assert size == sum(step.size for step in found) <= 5_000
