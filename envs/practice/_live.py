@@ -26,12 +26,14 @@ table["key"] = (table.a * 97).astype("int64")
 totals = table.groupby("key").mean()"""
 
 _REDIS = (
-    f"mkdir -p {FOLDER}/redis && redis-server --save '' --appendonly no --port 0 --unixsocket {FOLDER}/redis/socket "
-    f"--dir {FOLDER}/redis --daemonize yes --logfile {FOLDER}/redis/log >/dev/null",
+    f"mkdir -p {FOLDER}/redis && redis-server --save '' --appendonly no --jemalloc-bg-thread no --port 0 "
+    f"--unixsocket {FOLDER}/redis/socket --dir {FOLDER}/redis --daemonize yes --logfile {FOLDER}/redis/log >/dev/null",
     f"for _ in $(seq 3000); do redis-cli -s {FOLDER}/redis/socket ping >/dev/null 2>&1 && break; sleep 0.02; done",
     f"redis-cli -s {FOLDER}/redis/socket eval "
     "\"for n = 1, 25000 do redis.call('hset', 'job:' .. n, 'state', 'done', 'log', string.rep('line ' .. n, 50)) end\" "
     "0",
+    # As one that has been up for a while: it gives back what loading took now, not ten seconds into the rollouts.
+    f"redis-cli -s {FOLDER}/redis/socket memory purge",
 )
 _SQLITE = (
     f"(setsid python3 {FOLDER}/service.py {FOLDER}/jobs.sqlite {FOLDER}/up >{FOLDER}/service.log 2>&1 </dev/null &)",

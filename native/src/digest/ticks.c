@@ -59,7 +59,14 @@ struct look {
     size_t count;
     uint8_t *content;
     struct hash rest;
+    uint64_t resident; /* bytes */
+    /* The main thread's stack pointer, and what of its stack lies below: nobody reads there before having written. What the
+     * deepest call of the last tick has left there is no state. */
+    uint64_t pointer, dead_start, dead_end;
 };
+
+#define RED_ZONE 128            /* bytes below the stack pointer that a function may use */
+#define RESIDENT_LATE (1 << 19) /* bytes: it grows, and the kernel's counts of it are some pages late on each processor */
 
 static void look_deinit(struct look *look) {
     free(look->region);
@@ -87,6 +94,10 @@ static bool read_regions(struct init *init, pid_t pid, struct look *look) {
         const char *file = name ? line + name : "";
         region.store = !strncmp(file, "/memfd:bunshin-pages", 20);
         region.plain = !region.inode;
+        if (!strncmp(file, "[stack]", 7) && look->pointer >= region.start && look->pointer < region.end) {
+            look->dead_start = region.start;
+            look->dead_end = look->pointer - RED_ZONE;
+        }
         if (look->region_count == room) {
             room = room ? room * 2 : 128;
             struct region *grown = realloc(look->region, room * sizeof *grown);
@@ -140,6 +151,16 @@ static bool scan(struct init *init, pid_t pid, struct look *look) {
     return ok;
 }
 
+static bool read_resident(struct init *init, pid_t pid, struct look *look) {
+    char path[32];
+    struct buffer text = {0};
+    snprintf(path, sizeof path, "%d/statm", pid);
+    bool ok = procfs_read(init->proc, path, &text) && sscanf((char *)text.data, "%*u %lu", &look->resident) == 1;
+    look->resident *= PAGE;
+    buffer_deinit(&text);
+    return ok;
+}
+
 static bool read_pages(pid_t pid, struct look *look) {
     struct iovec from[256];
     look->content = malloc(look->count * PAGE + 1);
@@ -166,7 +187,7 @@ static bool read_pages(pid_t pid, struct look *look) {
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 /* False where a thread does not sleep. */
-static bool read_rest(struct init *init, pid_t pid, struct hash *ret) {
+static bool read_rest(struct init *init, pid_t pid, struct hash *ret, uint64_t *ret_pointer) {
     char path[64], link[4200];
     int *numbers = NULL;
     size_t count = 0;
@@ -183,6 +204,8 @@ static bool read_rest(struct init *init, pid_t pid, struct hash *ret) {
         unsigned long stack, instruction;
         ok = procfs_read(init->proc, path, &text) &&
              sscanf((char *)text.data, "%*d %*s %*s %*s %*s %*s %*s %lx %lx", &stack, &instruction) == 2;
+        if (numbers[i] == pid)
+            *ret_pointer = stack;
         hash_number(&state, (uint64_t)numbers[i]);
         hash_number(&state, stack);
         hash_number(&state, instruction);
@@ -210,23 +233,55 @@ static bool read_rest(struct init *init, pid_t pid, struct hash *ret) {
     return ok;
 }
 
+/* Nanoseconds that its threads have run. */
+static uint64_t run_time(struct init *init, pid_t pid) {
+    char path[64];
+    int *numbers = NULL;
+    size_t count = 0;
+    uint64_t sum = 0;
+    struct buffer text = {0};
+    snprintf(path, sizeof path, "%d/task", pid);
+    if (!procfs_numbers(init->proc, path, &numbers, &count))
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        snprintf(path, sizeof path, "%d/task/%d/schedstat", pid, numbers[i]);
+        if (procfs_read(init->proc, path, &text))
+            sum += strtoull((char *)text.data, NULL, 10);
+    }
+    free(numbers);
+    buffer_deinit(&text);
+    return sum;
+}
+
 #define TRIES 5
+#define TRIES_BUSY 200 /* while others keep it from running */
 #define TRY_AGAIN_US 1000
+#define WORK_NS 5000000 /* who runs for longer than this works, and does not tick */
 
 /* A look that came in the middle of a tick is taken anew: one at rest, and where it was at rest before (`rest`, or NULL). */
 static bool look_at(struct init *init, pid_t pid, const struct hash *rest, struct look *ret) {
+    uint64_t begin = 0;
     *ret = (struct look){0};
-    for (int tries = 0; tries < TRIES; tries++) {
+    for (int tries = 0, elsewhere = 0; tries < TRIES_BUSY && elsewhere < TRIES; tries++) {
+        if (tries == 1)
+            begin = run_time(init, pid);
+        else if (tries > TRIES && run_time(init, pid) - begin > WORK_NS)
+            break;
         if (tries)
             usleep(TRY_AGAIN_US);
         struct hash after;
+        uint64_t pointer = 0;
         look_deinit(ret);
         *ret = (struct look){0};
-        if (!read_rest(init, pid, &ret->rest) || (rest && !hash_equal(rest, &ret->rest)))
+        if (!read_rest(init, pid, &ret->rest, &ret->pointer))
             continue;
-        if (!read_regions(init, pid, ret) || !scan(init, pid, ret) || !read_pages(pid, ret))
+        if (rest && !hash_equal(rest, &ret->rest)) {
+            elsewhere++;
+            continue;
+        }
+        if (!read_resident(init, pid, ret) || !read_regions(init, pid, ret) || !scan(init, pid, ret) || !read_pages(pid, ret))
             return false;
-        if (read_rest(init, pid, &after) && hash_equal(&after, &ret->rest))
+        if (read_rest(init, pid, &after, &pointer) && hash_equal(&after, &ret->rest))
             return true;
     }
     return false;
@@ -266,15 +321,32 @@ static bool is_processor(const uint8_t *before, const uint8_t *now, size_t word)
     return was[0] == was[1] && is[0] == is[1] && was[0] < processors && is[0] < processors;
 }
 
-/* Whether `now` differs from `before` only where the mask says. *ret_other: words that it does not. `learn`: a word that
- * changes a second time is of the mask from now on. What a call set off late changes once. */
-static bool compare(const uint8_t *before, const uint8_t *now, struct page *page, bool learn, size_t *ret_other) {
+/* How many words at the beginning of a page are dead. */
+static size_t dead_words(const struct look *look, uint64_t address) {
+    if (address < look->dead_start || address >= look->dead_end)
+        return 0;
+    return look->dead_end - address < PAGE ? (look->dead_end - address) / 8 : WORDS;
+}
+
+/* What a service that watches its own size has last read of it: a fork begins small and grows as it touches pages. */
+static bool is_resident(const uint8_t *before, const uint8_t *now, size_t word, uint64_t resident) {
+    uint64_t was, is;
+    memcpy(&was, before + 8 * word, 8);
+    memcpy(&is, now + 8 * word, 8);
+    return was && is && was % PAGE == 0 && is % PAGE == 0 && (is > resident ? is - resident : resident - is) <= RESIDENT_LATE;
+}
+
+/* Whether `now`, of a look, differs from `before` only where the mask says. *ret_other: words that it does not. `learn`: a
+ * word that changes a second time is of the mask from now on. What a call set off late changes once. */
+static bool compare(const struct look *look, const uint8_t *before, const uint8_t *now, struct page *page, bool learn,
+                    size_t *ret_other) {
     bool only = true;
     if (memcmp(before, now, PAGE) == 0)
         return true;
-    for (size_t word = 0; word < WORDS; word++) {
+    for (size_t word = dead_words(look, page->address); word < WORDS; word++) {
         uint64_t bit = 1ull << word % 64;
-        if (memcmp(before + 8 * word, now + 8 * word, 8) == 0 || page->mask[word / 64] & bit || is_processor(before, now, word))
+        if (memcmp(before + 8 * word, now + 8 * word, 8) == 0 || page->mask[word / 64] & bit ||
+            is_processor(before, now, word) || is_resident(before, now, word, look->resident))
             continue;
         only = false;
         ++*ret_other;
@@ -300,9 +372,9 @@ static bool works(const struct ticks *ticks, const struct look *look) {
     uint8_t below[PAGE];
     for (size_t i = 0; i < look->count && changed <= LEARNED_MOST; i++) {
         const uint8_t *before = content_before(ticks, look, look->address[i], &cursor, below);
-        struct page nothing = {0};
+        struct page nothing = {.address = look->address[i]};
         if (before)
-            (void)compare(before, look->content + i * PAGE, &nothing, false, &changed);
+            (void)compare(look, before, look->content + i * PAGE, &nothing, false, &changed);
     }
     return changed > LEARNED_MOST;
 }
@@ -326,7 +398,7 @@ static bool meet(struct ticks *ticks, const struct look *look, bool learn) {
         *page = old < ticks->count && ticks->page[old].address == address ? ticks->page[old++] : (struct page){.address = address};
         if (!first) {
             bool known = page->copy || content_below(look, address, below);
-            only &= known && compare(page->copy ? page->copy : below, now, page, learn, &other);
+            only &= known && compare(look, page->copy ? page->copy : below, now, page, learn, &other);
         }
         if (!page->copy && !(page->copy = malloc(PAGE)))
             only = false;
