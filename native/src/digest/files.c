@@ -86,10 +86,8 @@ static struct bunshin_error *entry_hash(struct walk *walk, const struct frame *f
     hash_update(&state, body.hash.bytes, HASH_SIZE);
     bool linked = found->layer < walk->tree->own && !S_ISDIR(info->st_mode) && info->st_nlink > 1;
     if (body.compiled) {
-        bool match = matches_source(walk, frame, view, walk->path, &body);
-        hash_number(&state, match);
-        if (!match)
-            hash_number(&state, (uint64_t)body.source_time << 32 | body.source_size);
+        /* Where they do not match, nobody asks what they were: the next import writes it anew. */
+        hash_number(&state, matches_source(walk, frame, view, walk->path, &body));
     }
     if (linked) {
         struct sum group;
