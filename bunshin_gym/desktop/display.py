@@ -18,7 +18,9 @@ from bunshin_gym.workspace import Workspace
 __all__ = ["ENVIRONMENT", "Desktop", "packages_of"]
 
 # A cursor that blinks or a menu that fades in makes two equal states look different, so they do neither. Programs that
-# look for a session bus or an accessibility bus, which is not there, would wait for it.
+# look for a session bus or an accessibility bus, which is not there, would wait for it. xterm wipes a character's cell
+# before it draws there, and with it what overhangs from the one before, unless it draws both at once, which depends on
+# how the text came: so its cells are a pixel wider than the font's.
 _GTK3 = """\
 [Settings]
 gtk-cursor-blink=0
@@ -30,7 +32,7 @@ _GTK2 = """\
 gtk-cursor-blink = 0
 """
 _XTERM = """\
-XTerm*faceName: DejaVu Sans Mono
+XTerm*faceName: DejaVu Sans Mono:charwidth=9
 XTerm*faceSize: 10
 XTerm*cursorBlink: false
 XTerm*utf8: 1

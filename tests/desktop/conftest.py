@@ -16,7 +16,7 @@ from bunshin_gym.workspace import Snapshot, Workspace
 
 SIZE = (800, 600)
 WINDOWS = {
-    "xterm": ("xterm -geometry 60x8+280+440", ("xterm",)),
+    "xterm": ("xterm -geometry 54x8+280+440", ("xterm",)),
     "mousepad": ("mousepad", ("mousepad",)),
     "pcmanfm": ("pcmanfm /work", ("pcmanfm",)),
     "mtpaint": ("mtpaint", ("mtpaint 3", "settings toolbar")),
