@@ -273,7 +273,7 @@ class WorkspaceEnv(gym.Env[Any, str]):
         return child
 
     def _open(self, task: Task) -> Rollout:
-        return self._executor.open(task.name, lambda: self._prepare(task), lambda: task.stamp(self.workspace_spec))
+        return self._executor.open(task.name, lambda: self._prepare(task), task.stamp)
 
     def _prepare(self, task: Task) -> Workspace:
         return task.prepare(self.workspace_spec)

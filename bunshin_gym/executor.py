@@ -114,8 +114,8 @@ class Executor:
     def open(self, key: Hashable, prepare: Prepare, stamp: Stamper | None = None) -> Rollout:
         """A new rollout at the root `key`. The first one prepares the workspace that all later ones are forks of.
 
-        `stamp` says what answers below this root depend on; without it they are neither saved nor recalled. Raises
-        what `prepare` raises, and TreeFileError; the next one then tries again.
+        `stamp` says of the workspace that was prepared what answers below this root depend on; without it they are
+        neither saved nor recalled. Raises what `prepare` raises, and TreeFileError; the next one then tries again.
         """
         self._sweep()
         with self._lock:
@@ -131,7 +131,7 @@ class Executor:
                 try:
                     workspace = self._materialiser.fresh(root)
                     try:
-                        self._discard(self.recall.plant(root, key, stamp))
+                        self._discard(self.recall.plant(root, key, workspace, stamp))
                         if self.share:
                             self._seal_root(root, workspace)
                         rollout.adopt(workspace, root)

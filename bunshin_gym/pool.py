@@ -219,7 +219,7 @@ class RolloutPool:
         return episode
 
     def _make(self, task: Task) -> Episode:
-        rollout = self._executor.open(task.name, lambda: task.prepare(self._spec), lambda: task.stamp(self._spec))
+        rollout = self._executor.open(task.name, lambda: task.prepare(self._spec), task.stamp)
         return self._episode(task, rollout)
 
     def _episode(self, task: Task, rollout: Rollout) -> Episode:

@@ -21,10 +21,11 @@ from bunshin_gym.stamp import Stamp
 from bunshin_gym.stats import Stats
 from bunshin_gym.tree import Tree
 from bunshin_gym.treefile import SavedRoot, TreeFile
+from bunshin_gym.workspace import Workspace
 
 __all__ = ["Recall", "Stamper"]
 
-Stamper = Callable[[], Stamp | None]
+Stamper = Callable[[Workspace], Stamp | None]
 
 _NEEDS = "needs cache=True and key='state': states are what is compared"
 _log = logging.getLogger("bunshin_gym")
@@ -49,12 +50,12 @@ class Recall:
         self._stamps: dict[Node, tuple[str, Stamp]] = {}
         self._lock = threading.Lock()
 
-    def plant(self, root: Node, name: object, stamper: Stamper | None) -> list[Closable]:
+    def plant(self, root: Node, name: object, workspace: Workspace, stamper: Stamper | None) -> list[Closable]:
         """A root's first workspace is prepared: grow what was saved of it. Returns what the tree lets go of for that.
 
         Raises TreeFileError where the file, or what it holds of this root, is damaged.
         """
-        stamp = stamper() if stamper is not None and isinstance(name, str) else None
+        stamp = stamper(workspace) if stamper is not None and isinstance(name, str) else None
         if stamp is None or root.state is None:
             return []
         with self._lock:

@@ -120,7 +120,7 @@ def replay(
         lambda: Workspace(spec),
         {rollout.name: [task.call(call) for call in rollout.calls] for rollout in chosen},
         timeout=task.timeout,
-        stamp=lambda: stamp_of(spec, (task.name, task.setup)),
+        stamp=lambda workspace: stamp_of(workspace.spec, (task.name, task.setup)),
     )
     start = time.perf_counter()
     try:

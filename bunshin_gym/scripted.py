@@ -83,7 +83,7 @@ def play_taskset(
             scripts,
             timeout=task.call_timeout,
             verifier=task.verifier,
-            stamp=partial(task.stamp, spec),
+            stamp=task.stamp,
         )
         start = time.perf_counter()
         try:

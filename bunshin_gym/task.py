@@ -73,10 +73,10 @@ class Task:
             spec = replace(spec, image=self.image() if callable(self.image) else self.image)
         return spec
 
-    def stamp(self, base: WorkspaceSpec) -> Stamp | None:
-        """What answers in this task's workspaces depend on, for saved call trees; None where that cannot be told."""
+    def stamp(self, workspace: Workspace) -> Stamp | None:
+        """What answers in workspaces prepared like this one depend on; None where that cannot be told."""
         content = (self.name, self.version, dict(self.files), [_setup_call(step).key() for step in self.setup])
-        return stamp_of(self.workspace_spec(base), content, self.verifier)
+        return stamp_of(workspace.spec, content, self.verifier)
 
     def prepare(self, base: WorkspaceSpec, first: Callable[[Workspace], None] | None = None) -> Workspace:
         """A workspace in which the task can begin; `first` is called with it before anything is put into it.

@@ -17,7 +17,7 @@ SCRIPT = ("cat d/a", "x=2; echo $x > d/b", "cd d; ls", "printf '\\377\\0' | cat"
 
 
 def played(executor: Executor, *more: str) -> list[str]:
-    rollout = executor.open(TASK.name, lambda: TASK.prepare(SPEC), lambda: TASK.stamp(SPEC))
+    rollout = executor.open(TASK.name, lambda: TASK.prepare(SPEC), TASK.stamp)
     try:
         seen = [executor.run(rollout, ToolCall("shell", {"command": c}), 20.0).output for c in (*SCRIPT, *more)]
         return [*seen, str(executor.verify(rollout, TASK.verifier))] if TASK.verifier else seen

@@ -52,7 +52,7 @@ TASK = Task("task", "Do it.", setup=("echo prepared > ready",), files={"given": 
 
 
 def opened(executor: Executor, task: Task = TASK) -> Rollout:
-    return executor.open(task.name, lambda: task.prepare(SPEC), lambda: task.stamp(SPEC))
+    return executor.open(task.name, lambda: task.prepare(SPEC), task.stamp)
 
 
 def played(
@@ -121,7 +121,7 @@ def test_another_task_is_stale(tmp_path: Path, task: Task, spec: dict[str, Any])
     played(None, SCRIPT, save=path)
     base = dataclasses.replace(SPEC, **spec)
     executor = Executor(saved=path, audit=0)
-    rollout = executor.open(task.name, lambda: task.prepare(base), lambda: task.stamp(base))
+    rollout = executor.open(task.name, lambda: task.prepare(base), task.stamp)
     run(executor, rollout, "cat given")
     assert (executor.stats.stale, executor.stats.recalled, executor.stats.hits) == (6, 0, 0)
     rollout.close()
@@ -139,7 +139,7 @@ def test_a_workspace_in_another_state_is_stale(tmp_path: Path) -> None:
         workspace.write_file("more", b"")
         return workspace
 
-    rollout = executor.open("task", prepare, lambda: TASK.stamp(SPEC))
+    rollout = executor.open("task", prepare, TASK.stamp)
     assert "more" in run(executor, rollout, "ls").output
     assert (executor.stats.stale, executor.stats.recalled) == (6, 0)
     rollout.close()
