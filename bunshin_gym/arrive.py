@@ -11,7 +11,7 @@ from bunshin_gym.tools import ToolResult
 from bunshin_gym.tree import Closable, Edge, Node, Step, Tree
 from bunshin_gym.workspace import Workspace
 
-__all__ = ["Arrivals", "volatile"]
+__all__ = ["Arrivals"]
 
 
 class Arrivals:
@@ -68,9 +68,4 @@ class Arrivals:
 
     def _is_aside(self, node: Node, edge: Edge, result: ToolResult) -> bool:
         """Whether what the call gave is nobody else's, as one can tell by now."""
-        return result.exit_reason in UNCACHED or volatile(node, edge) or bool(seen(edge.call, result))
-
-
-def volatile(node: Node, edge: Edge) -> bool:
-    """Whether the call gave something else another time, here or anywhere in this state."""
-    return edge in node.volatile or (node.state is not None and edge in node.state.volatile)
+        return result.exit_reason in UNCACHED or node.distrusts(edge) or bool(seen(edge.call, result))

@@ -23,7 +23,7 @@ from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
-from bunshin_gym.arrive import Arrivals, volatile
+from bunshin_gym.arrive import Arrivals
 from bunshin_gym.audit import Auditor
 from bunshin_gym.errors import ForkError, TaskError, TreeFileError, WorkspaceError, WorkspaceLost
 from bunshin_gym.events import Events
@@ -162,6 +162,9 @@ class Executor:
 
     def _answer(self, rollout: Rollout, edge: Edge) -> ToolResult:
         """The six steps in their order."""
+        if self.cache and not rollout.node.linked and not rollout.node.private:
+            rollout.enter_again(self.tree)
+            self._discard(self.tree.evict())
         edge = self.tree.same(rollout.node, edge)
         call = edge.call
         waited, failed = False, 0
@@ -443,7 +446,7 @@ class Executor:
     def _may_share(self, node: Node, edge: Edge | None = None) -> bool:
         if not self.cache or node.private:
             return False
-        return edge is None or (not volatile(node, edge) and cacheable(edge.call))
+        return edge is None or (not node.distrusts(edge) and cacheable(edge.call))
 
     def _keep_snapshot(self, rollout: Rollout) -> None:
         """Keep a snapshot here where siblings are expected and the policy says that it pays."""

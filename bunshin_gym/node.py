@@ -202,6 +202,10 @@ class Node:
             node = node.parent
         return combine(node.ident, node.strict or b"", *reversed(way))
 
+    def distrusts(self, edge: Edge) -> bool:
+        """Whether the call gave something else another time, here or anywhere in this state."""
+        return edge in self.volatile or (self.state is not None and edge in self.state.volatile)
+
     def descends(self, other: Node) -> bool:
         """Whether it is `other`, or below it."""
         node: Node | None = self

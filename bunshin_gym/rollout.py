@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from bunshin_gym.errors import WorkspaceLost
-from bunshin_gym.tree import Node, Step
+from bunshin_gym.tree import Node, Step, Tree
 from bunshin_gym.workspace import Workspace
 
 __all__ = ["Anchor", "Rollout"]
@@ -80,6 +80,17 @@ class Rollout:
     def stands(self, node: Node, *, strict: bool) -> bool:
         """Whether its workspace is at `node`: by the same calls if `strict`, else perhaps by others."""
         return self.workspace is not None and self.base is node and (self.at is node or not strict)
+
+    def enter_again(self, tree: Tree) -> None:
+        """The tree has let go of the node where it stands: have it found again, so that it shares as before."""
+        found = tree.revive(self.node)
+        if found is None or found is self.node:
+            return
+        if self.stands(self.node, strict=True):
+            self.base = self.at = found
+        elif self.base is not None:  # its workspace is behind, on a way that leads to the old node
+            return
+        self.node = found
 
     def move(self, step: Step, at: Node) -> None:
         """The workspace has made a call, and is at `at`, which to this rollout is where `step` led."""

@@ -130,6 +130,34 @@ class Tree:
 
     # -- growing
 
+    def revive(self, node: Node) -> Node | None:
+        """Link a node again that was evicted while somebody stood there; the caller asks `evict` for what has to go.
+
+        Returns the node where that somebody then stands: another one where the same calls have been made anew since.
+        None where there is no way back: a call on the way is not trusted any more, or something else is there now.
+        """
+        with self._lock:
+            way: list[Step] = []
+            at = node
+            while not at.linked and at is not at.root:
+                if at.private or at.step is None or at.parent is None:
+                    return None
+                way.append(at.step)
+                at = at.parent
+            for step in reversed(way):
+                known = at.steps.get(step.edge)
+                if known is not None:
+                    if known.target is not step.target and not _meet(known, step):
+                        return None
+                    at = known.target
+                elif step.source is not at or at.distrusts(step.edge):
+                    return None
+                else:
+                    self._link(step, step.result.size)
+                    self._meet_again(step.target)
+                    at = step.target
+            return at
+
     def settle(self, node: Node, digest: StateDigest) -> None:
         """What the state at `node` is. Once said, it stays."""
         with self._lock:
@@ -155,7 +183,8 @@ class Tree:
 
         `unchanged`: the workspace it was made in is in all as it was before. What an `aside` call gave is found by
         nobody, but where it led may be met: by who is led there himself, and as a state. A private call is an aside
-        below which nothing is shared. Returns the step, and what was evicted.
+        below which nothing is shared. A call that is known already must lead to the same state: if it does not, it is
+        trusted no more. Returns the step, and what was evicted.
         """
         with self._lock:
             if private or node.private:
@@ -163,10 +192,15 @@ class Tree:
             if aside:
                 return self._insert_aside(node, edge, result, digest, unchanged=unchanged)
             known = node.steps.get(edge)
-            if known is not None and not known.recalled:
-                return known, []
             target = node if unchanged else self._same(node, digest) if digest is not None else None
             gone: list[Closable] = []
+            if known is not None and not known.recalled:
+                if digest is None or known.target is target or not _contradicts(known, digest):
+                    return known, []
+                # The same call in the same state has led to another one: its record is worth nothing from now on.
+                gone = self.forget(known)
+                step, more = self._insert_aside(node, edge, result, digest, unchanged=unchanged)
+                return step, [*gone, *more]
             if known is not None:
                 if _leads_to(known, target, digest):
                     self._confirm(known, result, digest)
@@ -315,6 +349,18 @@ class Tree:
             state.learn(step)
         state.volatile |= node.volatile
 
+    def _meet_again(self, node: Node) -> None:
+        """A node that is to be found again is one of its state again, which others may know by now."""
+        if node.state is None:
+            return
+        state = self._states.setdefault((node.root, node.state.loose), node.state)
+        node.state = state
+        state.nodes[node] = None
+        if node.strict is not None:
+            state.exact.setdefault(node.strict, node)
+        if node.snapshot is not None:
+            state.held[node] = None
+
     def _same(self, node: Node, digest: StateDigest) -> Node | None:
         """The node, `node` or another one, from which nothing at all differs."""
         if digest.strict == node.strict:
@@ -433,8 +479,15 @@ def _leads_to(known: Step, target: Node | None, digest: StateDigest | None) -> b
     return target is not known.source and digest is not None and state is not None and state.loose == digest.loose
 
 
+def _contradicts(known: Step, digest: StateDigest) -> bool:
+    """Whether a call has led to another state than the known one, as far as that can be compared."""
+    state = known.target.state
+    return state is not None and state.loose != digest.loose and digest.contradicts(state.parts)
+
+
 def _meet(one: Step, other: Step) -> bool:
     """Whether two steps lead to the same state, or both back to where they were made."""
     if one.target is one.source or other.target is other.source:
         return one.target is one.source and other.target is other.source
-    return one.target.state is not None and one.target.state is other.target.state
+    states = one.target.state, other.target.state
+    return states[0] is not None and states[1] is not None and states[0].loose == states[1].loose

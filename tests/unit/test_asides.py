@@ -84,7 +84,10 @@ def test_one_who_waits_and_is_closed_leaves_nothing(executor: Executor, begin: B
     rollouts = [begin() for _ in range(3)]
     rollouts[2].close()
     results = waiting(executor, rollouts, SLOW)
-    assert isinstance(results[2], WorkspaceLost)
+    late = results[2]  # it may have come to wait when the call was over already
+    assert isinstance(late, WorkspaceLost) or (
+        isinstance(late, ToolResult) and late.exit_reason is ExitReason.TIMEOUT and rollouts[2].anchor is None
+    )
     for rollout in rollouts:
         rollout.close()
     run(executor, begin(), "pwd")

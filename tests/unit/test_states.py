@@ -283,6 +283,64 @@ def test_an_audit_finds_an_answer_that_is_not_true_any_more(monkeypatch: pytest.
         executor.close()
 
 
+def test_a_call_that_leads_to_two_states_is_not_trusted(
+    executor: Executor, begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that make the same call at once without waiting for each other, and come to different states."""
+    runs = counting(monkeypatch)
+    first, second, third = begin(), begin(), begin()
+    match = executor.tree.match
+    run(executor, first, "counting > f")
+    monkeypatch.setattr(executor.tree, "match", lambda *a, **k: None)
+    executor._unshared.add(first.trail[0].edge)
+    run(executor, second, "counting > f")
+    monkeypatch.setattr(executor.tree, "match", match)
+    assert (run(executor, first, "cat f").output, run(executor, second, "cat f").output) == ("0\n", "1\n")
+    assert first.node is not second.node
+    run(executor, third, "counting > f")
+    assert run(executor, third, "cat f").output == "2\n"
+    assert len(runs) == 3
+
+
+def test_a_rollout_whose_node_was_evicted_shares_again(begin: Begin) -> None:
+    executor = Executor(group=4, audit=0, tree=Tree(max_bytes=6_000))
+    first, second = executor.open("task", prepare), executor.open("task", prepare)
+    for command in ("X=1", "Y=2"):
+        run(executor, first, command)
+    for number in range(20):
+        run(executor, second, f"echo {number} > f")
+    assert not first.node.linked
+    run(executor, first, "Z=3")
+    assert first.node.linked and executor.tree.size[1] <= 6_000
+    third = executor.open("task", prepare)
+    before = executor.stats.hits
+    for command in ("X=1", "Y=2", "Z=3"):
+        run(executor, third, command)
+    assert third.node is first.node and executor.stats.hits == before + 3
+    for rollout in (first, second, third):
+        rollout.close()
+    executor.close()
+
+
+def test_a_rollout_whose_node_was_evicted_and_made_anew_stands_there(begin: Begin) -> None:
+    executor = Executor(group=4, audit=0, tree=Tree(max_bytes=6_000))
+    rollouts = [executor.open("task", prepare) for _ in range(3)]
+    run(executor, rollouts[0], "X=1")
+    run(executor, rollouts[0], "Y=2")
+    for number in range(20):
+        run(executor, rollouts[1], f"echo {number} > f")
+    old = rollouts[0].node
+    for command in ("X=1", "Y=2", "Z=3"):
+        run(executor, rollouts[2], command)
+    assert not old.linked and executor.stats.hits == 0
+    assert run(executor, rollouts[0], "Z=3").output == ""
+    assert executor.stats.hits == 1 and rollouts[0].node is rollouts[2].node
+    assert run(executor, rollouts[0], "echo $X $Y $Z").output == "1 2 3\n"
+    for rollout in rollouts:
+        rollout.close()
+    executor.close()
+
+
 def test_a_digest_that_fails_makes_a_history(executor: Executor, begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = begin(), begin()
 

@@ -223,6 +223,14 @@ class Growth(RuleBasedStateMachine):
         if node.step is not None:
             self.take(self.tree.forget(node.step))  # type: ignore[arg-type]
 
+    @rule(at=st.integers(0, 50))
+    def revive(self, at: int) -> None:
+        found = self.tree.revive(self.nodes[at % len(self.nodes)])
+        if found is not None:
+            assert found.linked and found.root is self.nodes[0]
+            self.nodes.append(found)
+        self.take(self.tree.evict())  # type: ignore[arg-type]
+
     @invariant()
     def books_are_right(self) -> None:
         found, stack = [], [self.tree.root("a")]
