@@ -44,7 +44,6 @@ class Arrivals:
                 step, more = self._tree.follow(node, step)
                 gone = [*gone, *more]
         rollout.move(step, there)
-        rollout.trail.append(step)
         self._discard(gone)
         return step
 

@@ -20,7 +20,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Literal
 
 from bunshin_gym.arrive import Arrivals
@@ -124,7 +124,9 @@ class Executor:
             root_lock = self._root_locks.setdefault(key, threading.Lock())
         root = self.tree.root(key)
         rollout = Rollout(root)
-        with self._noted("open", rollout), root_lock:
+        with self._noted("open", rollout), ExitStack() as stack:
+            with self.stats.timed("wait", at=root.number):  # for the one that prepares
+                stack.enter_context(root_lock)
             prepared = self._materialiser.prepare
             if root not in prepared:
                 prepared[root] = prepare
@@ -220,8 +222,7 @@ class Executor:
             if not waited:
                 self.stats.add(hits_by_state=1, saved_by_state=step.seconds)
         rollout.node = step.target
-        rollout.trail.append(step)
-        rollout.answered = "wait" if waited else "hit"
+        rollout.answer(step, "wait" if waited else "hit")
         self.auditor.consider(step)
         return step.result
 
@@ -232,8 +233,7 @@ class Executor:
             place.release()
         else:
             rollout.follow(step, place)
-        rollout.trail.append(step)
-        rollout.answered = "wait"
+        rollout.answer(step, "wait")
         return step.result
 
     def _execute(self, rollout: Rollout, edge: Edge, flight: Flight | None = None) -> ToolResult:
@@ -256,7 +256,7 @@ class Executor:
         self.stats.add(timeouts=int(result.exit_reason is ExitReason.TIMEOUT))
         whole = rollout.at is rollout.node  # its workspace has come here by its own history
         step = self._arrivals.enter(rollout, edge, result, aside=aside)  # 4
-        rollout.answered = "run" if draft is None else "draft"
+        rollout.answer(step, "run" if draft is None else "draft")
         self._keep_snapshot(rollout)
         if flight is not None:
             self._land(flight, rollout, step, hand=whole and step.source is node)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+from bunshin_gym.branch import Branch, grow
 from bunshin_gym.errors import BunshinError
 from bunshin_gym.executor import Executor
-from bunshin_gym.picture import Branch, grow
 from bunshin_gym.recall import Stamper
 from bunshin_gym.rollout import Rollout
 from bunshin_gym.tools import ExitReason, ToolCall, ToolResult
@@ -139,13 +139,18 @@ class Group:
         if rollout is not None:
             self.executor.close_rollout(rollout)
 
+    def numbers(self) -> dict[int, int]:
+        """The numbers that events have for the rollouts that were begun, by their own in the group."""
+        with self._lock:
+            return {index: rollout.number for index, rollout in self._rollouts.items()}
+
     def tree(self) -> Branch:
         """Which calls the rollouts shared, and where they parted. While the executor is open."""
         with self._lock:
             rollouts = [(self.played[index].name, rollout) for index, rollout in sorted(self._rollouts.items())]
-        shared: dict[Node, list[tuple[str, list[Step]]]] = {}
+        shared: dict[Node, list[tuple[str, list[tuple[Step, str]]]]] = {}
         for name, rollout in rollouts:
-            shared.setdefault(rollout.node.root, []).append((name, rollout.trail))
+            shared.setdefault(rollout.node.root, []).append((name, rollout.way))
         roots = [grow(self.name, root, below) for root, below in shared.items()]
         if len(roots) == 1:
             return roots[0]

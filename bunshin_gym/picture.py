@@ -1,134 +1,135 @@
-"""The call tree of a run as something to keep and to look at: which calls rollouts shared, and where they parted.
-
-A branch is one call and what followed it. Rollouts that made the same calls run through the same branches; a call that
-depends on more than the state gives each rollout a branch of its own.
-"""
+"""A call tree as lines of text: which calls rollouts shared, where they parted, what was run and what it took."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+import unicodedata
+from collections.abc import Iterator
 
-from bunshin_gym.errors import TaskError
-from bunshin_gym.tools import ToolCall
-from bunshin_gym.tree import Node, Step
-from bunshin_gym.treefile import SavedRoot
+from bunshin_gym.branch import Branch
 
-__all__ = ["Branch", "draw", "grow", "of_saved"]
+__all__ = ["clipped", "columns", "draw", "printable"]
 
 _BOLD, _DIM, _RED, _GREEN, _CYAN, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[0m"
-
-
-@dataclass
-class Branch:
-    """One call. `rollouts` took it, it ran once in `seconds`; `ends` are the rollouts that went no further."""
-
-    call: str = ""
-    exit_code: int | None = None
-    seconds: float = 0.0
-    private: bool = False
-    snapshot: bool = False
-    rollouts: int = 0
-    ends: list[str] = field(default_factory=list)
-    children: list[Branch] = field(default_factory=list)
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Branch:
-        """The inverse of `as_dict`. Raises TaskError where `plain` is no such thing."""
-        try:
-            children = [cls.from_dict(child) for child in plain["children"]]
-            return cls(**{**plain, "children": children})
-        except (TypeError, KeyError) as error:
-            raise TaskError(f"this is no call tree: {error}") from error
-
-
-def grow(name: str, root: Node, trails: Iterable[tuple[str, Iterable[Step]]]) -> Branch:
-    """The tree from `root` along the calls that each rollout (its name, its trail) was answered."""
-    top = Branch(name, snapshot=root.snapshot is not None)
-    known: dict[tuple[int, object], Branch] = {}
-    for rollout, trail in trails:
-        branch = top
-        top.rollouts += 1
-        for step in trail:
-            key = (id(branch), step if step.private or step.aside else step.edge)
-            below = known.get(key)
-            if below is None:
-                below = known[key] = _branch(step)
-                branch.children.append(below)
-            branch = below
-            branch.rollouts += 1
-        branch.ends.append(rollout)
-    return top
-
-
-def of_saved(saved: SavedRoot) -> Branch:
-    """The tree of a saved root: how often each call was made or answered. Raises ValueError where it is damaged."""
-    subtree = saved.unpack()
-    branches = [Branch(f"{saved.name}: {saved.steps} calls, {saved.states} states")]
-    for step in subtree.steps:
-        made = Branch(_shown(step.edge.call), step.result.exit_code, step.result.duration, rollouts=1 + step.hits)
-        branches[step.source].children.append(made)
-        if step.target == len(branches):
-            branches.append(made)
-    return branches[0]
-
-
-def _branch(step: Step) -> Branch:
-    snapshot = step.target is not step.source and step.target.snapshot is not None
-    return Branch(_shown(step.edge.call), step.result.exit_code, step.seconds, step.private or step.aside, snapshot)
-
-
-def _shown(call: ToolCall) -> str:
-    args = call.args
-    return str(args.get("command") or args.get("code") or args.get("path") or args.get("argv") or call)
+# What a terminal would obey, or would not show: controls, direction marks and other format characters, lone surrogates.
+_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+_LEAST = 24  # columns that a call is given, however deep it is: the lines that lead there are cut instead
 
 
 def draw(tree: Branch, *, width: int = 100, colour: bool = True) -> str:
-    """The tree as lines of at most `width` characters: how many rollouts, the call, what it took, how it ended."""
-    told = f"  {tree.rollouts} rollouts{', snapshot' if tree.snapshot else ''}" if tree.rollouts else ""
-    lines = [_paint(tree.call, _BOLD, colour) + told]
-    lines += _lines(tree, "", width, colour)
-    return "\n".join(lines)
+    """The tree as lines of at most `width` columns: how many rollouts, the call, what it took, how it ended."""
+    width = max(width, _LEAST)
+    about = [*([f"{tree.rollouts} rollouts"] if tree.rollouts else []), *_marks(tree)]
+    room = max(4, width - 2 - columns(", ".join(about)))
+    name = clipped(printable(tree.call), room)
+    told = clipped(", ".join(about), max(4, width - columns(name) - 2))
+    head = _paint(name, _BOLD, colour) + (f"  {told}" if told else "")
+    return "\n".join([head, *_lines(tree, width, colour)])
 
 
-def _lines(branch: Branch, indent: str, width: int, colour: bool) -> Iterator[str]:
-    # A chain that nobody leaves is drawn straight down; only a parting indents.
-    entries: list[Branch | str] = [*branch.children, *branch.ends]
-    for number, entry in enumerate(entries):
-        last = number == len(entries) - 1
-        corner, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
-        if len(entries) == 1 and isinstance(entry, Branch):
-            corner = "├─ "  # the chain goes on below
+def _lines(tree: Branch, width: int, colour: bool) -> Iterator[str]:
+    # A chain that nobody leaves is drawn straight down; only a parting indents. Deep trees are ordinary: no recursion.
+    waiting: list[tuple[Branch | str, str, str]] = []  # what is to be drawn, what leads to it, and what leads on below
+
+    def push(branch: Branch, indent: str) -> None:
+        entries: list[Branch | str] = [*branch.children, *branch.ends]
+        for number, entry in reversed(list(enumerate(entries))):
+            last = number == len(entries) - 1
+            if len(entries) == 1 and isinstance(entry, Branch):
+                waiting.append((entry, indent + "├─ ", indent))  # the chain goes on below
+            else:
+                waiting.append((entry, indent + ("└─ " if last else "├─ "), indent + ("   " if last else "│  ")))
+
+    push(tree, "")
+    while waiting:
+        entry, lead, below = waiting.pop()
+        most = max(3, width - _LEAST)
+        lead = lead if len(lead) <= most else "…" + lead[len(lead) - most + 1 :]
+        room = width - len(lead)
         if isinstance(entry, str):
-            yield indent + corner + _paint(f"({entry})"[: width - len(indent) - 3], _DIM, colour)
+            yield lead + _paint(clipped(f"({printable(entry)})", room), _DIM, colour)
             continue
-        yield indent + corner + _line(entry, width - len(indent) - 3, colour)
-        if len(entries) == 1:
-            yield from _lines(entry, indent, width, colour)
-        else:
-            yield from _lines(entry, indent + below, width, colour)
+        yield lead + _line(entry, room, colour)
+        push(entry, below)
 
 
 def _line(branch: Branch, width: int, colour: bool) -> str:
     count = f"{branch.rollouts}x"
-    marks = [f"{branch.seconds * 1000:.0f} ms"]
-    if branch.exit_code:
-        marks.append(f"exit {branch.exit_code}")
-    if branch.snapshot:
-        marks.append("snapshot")
-    if branch.private:
-        marks.append("private")
-    tail = "  [" + ", ".join(marks) + "]"
-    room = max(8, width - len(count) - 1 - len(tail))
-    text = " ".join(branch.call.split())
-    text = text if len(text) <= room else text[: room - 3] + "..."
-    shade = _GREEN if branch.rollouts > 1 else _RED if branch.exit_code else ""
+    tail = "  [" + ", ".join([time_of(branch.seconds), *_marks(branch)]) + "]"
+    text = printable(" ".join(branch.call.split()))
+    room = width - len(count) - 1
+    if columns(tail) > room - min(columns(text), 12):
+        tail = clipped(tail, max(0, room - min(columns(text), 12)))
+    text = clipped(text, max(0, room - columns(tail)))
+    shade = _RED if branch.exit_code else _GREEN if branch.rollouts > 1 else ""
     return f"{_paint(count, _CYAN, colour)} {_paint(text, shade, colour)}{_paint(tail, _DIM, colour)}"
 
 
+def _marks(branch: Branch) -> Iterator[str]:
+    """What is worth saying of a branch beside its time."""
+    shared = branch.hits + branch.waits
+    if branch.run > 1:
+        yield f"run {branch.run} times"
+    if shared:
+        yield f"{shared} {'hit' if shared == 1 else 'hits'}"
+    if branch.drafts:
+        yield f"{branch.drafts} drafted"
+    if branch.exit_reason:
+        yield branch.exit_reason.replace("_", " ")
+    elif branch.exit_code:
+        yield f"exit {branch.exit_code}"
+    if branch.snapshot or branch.snapshots:
+        yield "snapshot"
+    if branch.forks:
+        yield f"{branch.forks} {'fork' if branch.forks == 1 else 'forks'}"
+    if branch.private:
+        yield "private"
+
+
+def time_of(seconds: float) -> str:
+    """A duration in the unit that suits it."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:.0f} s"
+
+
+def printable(text: str) -> str:
+    """The text with every character that a terminal would obey, or hide, spelled out."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        f"\\x{ord(c):02x}" if ord(c) < 256 and unicodedata.category(c) in _UNSEEN
+        else f"\\u{{{ord(c):x}}}" if unicodedata.category(c) in _UNSEEN
+        else c
+        for c in text
+    )  # fmt: skip
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal the (printable) text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_column(c) for c in text)
+
+
+def clipped(text: str, width: int) -> str:
+    """The text in at most `width` columns; what was cut ends in dots."""
+    if columns(text) <= width:
+        return text
+    dots = "..."[: max(0, width)]
+    kept, room = [], width - len(dots)
+    for c in text:
+        room -= _column(c)
+        if room < 0:
+            break
+        kept.append(c)
+    return "".join(kept) + dots
+
+
+def _column(c: str) -> int:
+    if unicodedata.combining(c) or unicodedata.category(c) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(c) in "WF" else 1
+
+
 def _paint(text: str, shade: str, colour: bool) -> str:
-    return f"{shade}{text}{_PLAIN}" if colour and shade else text
+    return f"{shade}{text}{_PLAIN}" if colour and shade and text else text

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from bunshin_gym import debian
+from bunshin_gym.branch import Branch
 from bunshin_gym.executor import Executor
 from bunshin_gym.group import Group, play
 from bunshin_gym.image import Image
-from bunshin_gym.picture import Branch
+from bunshin_gym.report import Run, Watch
 from bunshin_gym.stamp import stamp_of
 from bunshin_gym.stats import Stats
 from bunshin_gym.tools import ToolResult
@@ -63,10 +65,12 @@ class TaskReport:
     stats: Stats = field(default_factory=Stats)
     failures: list[str] = field(default_factory=list)
     disagreements: list[Disagreement] = field(default_factory=list)
+    run: Run | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        plain = {name: value for name, value in vars(self).items() if name not in ("stats", "tree", "disagreements")}
+        left_out = ("stats", "tree", "disagreements", "run")
+        plain = {name: value for name, value in vars(self).items() if name not in left_out}
         return plain | {"stats": self.stats.as_dict(), "disagreements": [vars(d) for d in self.disagreements]}
 
 
@@ -101,19 +105,23 @@ def replay(
     engine: str = "native",
     jobs: int = 4,
     trees: TreeFile | None = None,
+    watch: bool = False,
     on_call: Callable[[ToolResult], None] | None = None,
 ) -> TaskReport:
     """Make the task's rollouts (the first `rollouts` of them) again, `jobs` at a time, and compare.
 
-    With `trees` they go on with the call tree that is saved in it, and leave theirs there. Raises ImageError where the
-    image cannot be built. A rollout that fails is in the report's `failures`.
+    With `trees` they go on with the call tree that is saved in it, and leave theirs there. With `watch`, the report has
+    a `run` for a page. Raises ImageError where the image cannot be built. A rollout that fails is in the report's
+    `failures`.
     """
     chosen = task.rollouts[:rollouts]
     report = TaskReport(task.name, rollouts=len(chosen))
     start = time.perf_counter()
     spec = spec_of(task, engine)
     report.setup_seconds = time.perf_counter() - start
-    executor = Executor(cache=cache, share=share, group=len(chosen), stats=report.stats, saved=trees)
+    watched = Watch() if watch else None
+    events = watched.events if watched is not None else None
+    executor = Executor(cache=cache, share=share, group=len(chosen), stats=report.stats, saved=trees, events=events)
     group = Group(
         executor,
         task.name,
@@ -125,9 +133,12 @@ def replay(
     start = time.perf_counter()
     try:
         with group:
-            play([group], jobs=jobs, on_call=on_call)
+            with watched or nullcontext():
+                play([group], jobs=jobs, on_call=on_call)
             report.wall_seconds = time.perf_counter() - start
             report.tree = group.tree()
+            if watched is not None:
+                report.run = Run.of(task.name, report.wall_seconds, [group], report.stats, watched)
         if trees is not None:
             executor.recall.into(trees)
     finally:

@@ -34,10 +34,10 @@ class Rollout:
     """One episode in progress. Used by one thread at a time, but for `close`.
 
     `anchor` keeps the snapshot of the node it starts from, or was led to by a sibling, until it has a workspace of its
-    own. `trail` holds every call it was answered, in order. `strict` is the strict digest of its workspace when that
-    was last looked at. `number` is its own among all of this program. `answered`: how its last call was answered:
-    "hit", "wait" (by a sibling's that was running), "draft", "run", or "" where it failed; `rested`: when that was
-    (time.perf_counter()).
+    own. `trail` holds every call it was answered, in order, and `answers` how: "hit", "wait" (by a sibling's that was
+    running), "draft" or "run". `strict` is the strict digest of its workspace when that was last looked at. `number` is
+    its own among all of this program. `answered`: how its last call was answered, or "" where it failed; `rested`: when
+    its last move was over (time.perf_counter()), where that is recorded.
     """
 
     def __init__(self, node: Node, anchor: Anchor | None = None) -> None:
@@ -49,6 +49,7 @@ class Rollout:
         self.workspace: Workspace | None = None
         self.trail: list[Step] = []
         self.number = next(_numbers)
+        self.answers: list[str] = []
         self.answered = ""
         self.rested: float | None = None
         self._lock = threading.Lock()
@@ -114,6 +115,17 @@ class Rollout:
             return True
         start = self.base if self.base is not None else self.anchor.node if self.anchor is not None else None
         return start is not None and node.descends(start)
+
+    def answer(self, step: Step, how: str) -> None:
+        """A call was answered with `step`."""
+        self.trail.append(step)
+        self.answers.append(how)
+        self.answered = how
+
+    @property
+    def way(self) -> list[tuple[Step, str]]:
+        """Every call it was answered, and how."""
+        return list(zip(self.trail, self.answers, strict=False))
 
     def watch(self, on_close: Callable[[], None]) -> None:
         """Have `on_close()` called when the rollout is closed; at once where it is."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
+from bunshin_gym.branch import Branch
 from bunshin_gym.errors import TaskError
 from bunshin_gym.executor import Executor
 from bunshin_gym.group import Group, play, repeat
-from bunshin_gym.picture import Branch
+from bunshin_gym.report import Run, Watch
 from bunshin_gym.stats import Stats
 from bunshin_gym.task import Task
 from bunshin_gym.tools import ToolCall, ToolResult
@@ -33,10 +35,11 @@ class TasksetReport:
     tree: Branch
     stats: Stats
     failures: list[str] = field(default_factory=list)
+    run: Run | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; without the tree."""
-        plain = {name: value for name, value in vars(self).items() if name not in ("stats", "tree")}
+        plain = {name: value for name, value in vars(self).items() if name not in ("stats", "tree", "run")}
         return plain | {"stats": self.stats.as_dict()}
 
 
@@ -59,13 +62,15 @@ def play_taskset(
     engine: str = "native",
     jobs: int | None = None,
     trees: TreeFile | None = None,
+    watch: bool = False,
     on_task: Callable[[str, int], None] = lambda name, calls: None,
     on_call: Callable[[ToolResult], None] | None = None,
 ) -> list[TasksetReport]:
     """Play `rollouts` rollouts of each task whose name matches `pattern` (a glob), task after task.
 
-    With `trees` they go on with the call trees that are saved in it, and leave theirs there. Raises TaskError where no
-    name matches. What goes wrong in a rollout is in its task's `failures`.
+    With `trees` they go on with the call trees that are saved in it, and leave theirs there. With `watch`, each report
+    has a `run` for a page. Raises TaskError where no name matches. What goes wrong in a rollout is in its task's
+    `failures`.
     """
     chosen = [task for task in tasks if not pattern or fnmatchcase(task.name, pattern)]
     if not chosen:
@@ -75,7 +80,9 @@ def play_taskset(
     for task in chosen:
         scripts = repeat(scripts_of(task), rollouts)
         on_task(task.name, sum(map(len, scripts.values())))
-        executor = Executor(cache=cache, share=share, group=rollouts, saved=trees)
+        watched = Watch() if watch else None
+        events = watched.events if watched is not None else None
+        executor = Executor(cache=cache, share=share, group=rollouts, saved=trees, events=events)
         group = Group(
             executor,
             task.name,
@@ -88,9 +95,11 @@ def play_taskset(
         start = time.perf_counter()
         try:
             with group:
-                play([group], jobs=jobs, on_call=on_call)
+                with watched or nullcontext():
+                    play([group], jobs=jobs, on_call=on_call)
                 seconds = time.perf_counter() - start
                 tree = group.tree()
+                run = Run.of(task.name, seconds, [group], executor.stats, watched) if watched is not None else None
             if trees is not None:
                 executor.recall.into(trees)
         finally:
@@ -104,6 +113,7 @@ def play_taskset(
                 tree,
                 executor.stats,
                 [f"{played.name}: {played.failure}" for played in group.played if played.failure],
+                run,
             )
         )
     return reports

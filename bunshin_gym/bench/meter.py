@@ -20,6 +20,7 @@ from typing import Self
 __all__ = ["Meter", "Sample", "descendants", "sample"]
 
 _STORE = "/memfd:bunshin"
+_POINTS = 2000  # that are kept at most
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ class Meter:
     """Samples while a `with` block runs, or until `stop`. A sample takes the longer the more processes there are, so it
     rests `rest` times that.
 
-    `peak`: bytes; `integral`: bytes x seconds, by the trapezoid rule; `samples`: how many looks that rests on.
+    `peak`: bytes; `integral`: bytes x seconds, by the trapezoid rule; `samples`: how many looks that rests on. `points`
+    has seconds since the start, PSS and stores of the looks; of a long run, of every second, fourth … of them.
     """
 
     def __init__(self, interval: float = 0.1, rest: float = 4) -> None:
@@ -98,6 +100,8 @@ class Meter:
         self.integral = 0.0
         self.samples = 0
         self.seconds = 0.0
+        self.points: list[tuple[float, int, int]] = []
+        self._every = 1
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bunshin-meter", daemon=True)
 
@@ -121,11 +125,20 @@ class Meter:
         last_time, last_total = self._start, 0
         while not self._stop.is_set():
             begin = time.perf_counter()
-            total = sample(self._own).total
+            look = sample(self._own)
+            total = look.total
             now = time.perf_counter()
+            self._point(now - self._start, look)
             self.samples += 1
             self.peak = max(self.peak, total)
             self.integral += (total + last_total) / 2 * (now - last_time)
             last_time, last_total = now, total
             self._stop.wait(max(self.interval, self.rest * (now - begin)))
         self.integral += last_total * max(0.0, self._start + self.seconds - last_time)
+
+    def _point(self, at: float, look: Sample) -> None:
+        if self.samples % self._every == 0:
+            self.points.append((at, look.pss, look.stores))
+        if len(self.points) > _POINTS:
+            self.points = self.points[::2]
+            self._every *= 2

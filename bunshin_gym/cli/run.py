@@ -6,17 +6,22 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bunshin_gym import traces
+from bunshin_gym.cli import reports
 from bunshin_gym.cli.terminal import Progress, table
 from bunshin_gym.errors import TaskError
 from bunshin_gym.replay import TaskReport, replay
+from bunshin_gym.report import Run
 from bunshin_gym.scripted import TasksetReport, play_taskset
 from bunshin_gym.task import Taskset
 from bunshin_gym.treefile import TreeFile
 
 __all__ = ["arguments", "main"]
+
+BASELINE = "neither cache nor sharing"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,12 +49,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="go on with the call trees saved there, if any, and save them at the end",
     )
-    how.add_argument("--save-tree", type=Path, metavar="FILE", help="keep the call trees, for `bunshin tree FILE`")
+    reports.option(how)
+    how.add_argument(
+        "--baseline", action="store_true", help="with --report: play each task without cache and sharing, too"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object a task")
     parser.add_argument("-v", "--verbose", action="store_true", help="show each exit code that does not agree")
 
 
 def main(args: argparse.Namespace) -> int:
+    reports.check(args)
+    if args.baseline and args.report is None:
+        raise TaskError("--baseline is for a report: give --report FILE, too")
     if args.tree is not None and not args.cache:
         raise TaskError("--tree and --no-cache cannot be given together")
     trees = TreeFile.read_if_there(args.tree) if args.tree is not None else None
@@ -67,13 +78,14 @@ def run_what(args: argparse.Namespace, trees: TreeFile | None) -> int:
     return run_traces(args, trees)
 
 
-def save_trees(path: Path | None, reports: Sequence[TaskReport] | Sequence[TasksetReport]) -> None:
-    if path is None:
-        return
-    try:
-        path.write_text(json.dumps([report.tree.as_dict() for report in reports]))
-    except OSError as error:
-        raise TaskError(f"cannot write {path}: {error.strerror}") from error
+def beside(ours: Run | None, theirs: Run | None) -> None:
+    """Have a report show the baseline's memory and times with ours."""
+    if ours is not None and theirs is not None:
+        ours.modes += [replace(mode, name=BASELINE) for mode in theirs.modes]
+
+
+def engine_of(args: argparse.Namespace) -> str:
+    return f"{args.engine} engine{'' if args.cache else ', without cache'}{'' if args.share else ', without sharing'}"
 
 
 # -- recordings
@@ -85,28 +97,29 @@ def run_traces(args: argparse.Namespace, trees: TreeFile | None) -> int:
         raise TaskError(
             f"no task of {args.tasks} is called {args.task!r}" if args.task else f"{args.tasks} has no tasks"
         )
-    reports = []
+    done = []
     with Progress(quiet=args.json) as progress:
         for number, task in enumerate(chosen, 1):
             calls = sum(len(rollout.calls) for rollout in task.rollouts[: args.rollouts])
             progress.start(f"[{number}/{len(chosen)}] {task.name}", calls)
-            report = replay(
-                task,
-                rollouts=args.rollouts,
-                cache=args.cache,
-                share=args.share,
-                engine=args.engine,
-                jobs=args.jobs,
-                trees=trees,
-                on_call=progress.advance,
-            )
-            reports.append(report)
+            options = {
+                "rollouts": args.rollouts,
+                "engine": args.engine,
+                "jobs": args.jobs,
+                "watch": args.report is not None,
+                "on_call": progress.advance,
+            }
+            report = replay(task, cache=args.cache, share=args.share, trees=trees, **options)
+            if args.baseline:
+                progress.start(f"[{number}/{len(chosen)}] {task.name}, {BASELINE}", calls)
+                beside(report.run, replay(task, cache=False, share=False, **options).run)
+            done.append(report)
             if args.json:
                 print(json.dumps(report.as_dict()), flush=True)
     if not args.json:
-        show_traces(reports, args.verbose)
-    save_trees(args.save_tree, reports)
-    wrong = any(report.failures or report.disagreements for report in reports)
+        show_traces(done, args.verbose)
+    reports.save(args, f"{args.trajectories.name}, made again", [report.run for report in done], engine_of(args))
+    wrong = any(report.failures or report.disagreements for report in done)
     return 1 if wrong else 0
 
 
@@ -160,25 +173,30 @@ def trace_row(name: str, reports: Sequence[TaskReport]) -> tuple[object, ...]:
 def run_taskset(args: argparse.Namespace, trees: TreeFile | None) -> int:
     tasks = Taskset.load(args.taskset)
     with Progress(quiet=args.json) as progress:
-        reports = play_taskset(
-            tasks,
-            pattern=args.task,
-            rollouts=args.rollouts or 4,
-            cache=args.cache,
-            share=args.share,
-            engine=args.engine,
-            jobs=args.jobs,
-            trees=trees,
-            on_task=progress.start,
-            on_call=progress.advance,
-        )
+        options = {
+            "pattern": args.task,
+            "rollouts": args.rollouts or 4,
+            "engine": args.engine,
+            "jobs": args.jobs,
+            "watch": args.report is not None,
+            "on_call": progress.advance,
+        }
+        done = play_taskset(tasks, cache=args.cache, share=args.share, trees=trees, on_task=progress.start, **options)
+        if args.baseline:
+
+            def start(name: str, calls: int) -> None:
+                progress.start(f"{name}, {BASELINE}", calls)
+
+            others = play_taskset(tasks, cache=False, share=False, on_task=start, **options)
+            for report, other in zip(done, others, strict=True):
+                beside(report.run, other.run)
     if args.json:
-        for report in reports:
+        for report in done:
             print(json.dumps(report.as_dict()))
     else:
-        show_taskset(reports)
-    save_trees(args.save_tree, reports)
-    return 1 if any(report.failures for report in reports) else 0
+        show_taskset(done)
+    reports.save(args, f"taskset {args.taskset}", [report.run for report in done], engine_of(args))
+    return 1 if any(report.failures for report in done) else 0
 
 
 def show_taskset(reports: Sequence[TasksetReport]) -> None:

@@ -14,6 +14,7 @@ import pytest
 import needs
 from bunshin_gym import cli, debian, image, replay
 from bunshin_gym.errors import ImageError
+from bunshin_gym.report import load
 
 BUNSHIN = [sys.executable, "-m", "bunshin_gym"]
 
@@ -64,19 +65,9 @@ def test_what_cannot_be_done_is_said_in_one_line(args: tuple[str, ...], words: s
 @pytest.mark.engine("native")
 class TestOnTheNativeEngine:
     def test_run_plays_a_taskset(self, tmp_path: Path) -> None:
-        kept = tmp_path / "trees.json"
+        kept = tmp_path / "report.html"
         saved = tmp_path / "saved.tree"
-        args = (
-            "run",
-            "--taskset",
-            "fix_failing_test",
-            "--rollouts",
-            "3",
-            "--save-tree",
-            str(kept),
-            "--tree",
-            str(saved),
-        )
+        args = ("run", "--taskset", "fix_failing_test", "--rollouts", "3", "--report", str(kept), "--tree", str(saved))
         shown = bunshin(*args)
         assert shown.returncode == 0, shown.stderr
         line = shown.stdout.splitlines()[-1].split()
@@ -89,9 +80,12 @@ class TestOnTheNativeEngine:
         tree = bunshin("tree", str(saved))
         assert "fix_failing_test: " in tree.stdout
         assert "3x cat README.md" in tree.stdout
-        again = bunshin(*args)  # goes on with it: nothing is run
+        again = bunshin(*args, "--baseline")  # goes on with it: nothing is run
         assert again.stdout.splitlines()[-1].split()[:4] == ["fix_failing_test", "3", line[2], "0"]
         assert "3/3" in again.stdout
+        (one,) = load(kept)["runs"]
+        assert [mode["name"] for mode in one["modes"]] == ["bunshin", "neither cache nor sharing"]
+        assert one["modes"][0]["stats"]["hits"] == int(line[2]) and one["modes"][1]["stats"]["hits"] == 0
         saved.write_bytes(saved.read_bytes()[:-1])
         refused = bunshin(*args)
         assert (refused.returncode, refused.stdout) == (2, "")

@@ -70,7 +70,7 @@ def test_a_call_that_finds_no_workspace_has_failed(executor: Executor, events: E
 
     with pytest.raises(WorkspaceError):
         executor.open("broken", broken)
-    assert [e.kind for e in events] == ["prepare", "open"]
+    assert [e.kind for e in events] == ["wait", "prepare", "open"]
     rollout = executor.open("task", lambda: Workspace(WorkspaceSpec(engine="dummy")))
     rollout.close()
     with pytest.raises(WorkspaceError):
