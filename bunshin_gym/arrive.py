@@ -67,4 +67,4 @@ class Arrivals:
 
     def _is_aside(self, node: Node, edge: Edge, result: ToolResult) -> bool:
         """Whether what the call gave is nobody else's, as one can tell by now."""
-        return result.exit_reason in UNCACHED or node.distrusts(edge) or bool(seen(edge.call, result))
+        return result.exit_reason in UNCACHED or node.distrusts(edge) or bool(seen(edge.call, result, node.root.given))

@@ -446,7 +446,7 @@ class Executor:
     def _may_share(self, node: Node, edge: Edge | None = None) -> bool:
         if not self.cache or node.private:
             return False
-        return edge is None or (not node.distrusts(edge) and cacheable(edge.call))
+        return edge is None or (not node.distrusts(edge) and cacheable(edge.call, node.root.given))
 
     def _keep_snapshot(self, rollout: Rollout) -> None:
         """Keep a snapshot here where siblings are expected and the policy says that it pays."""

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import math
 import operator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-__all__ = ["check_seed", "frozen_instant", "frozen_looks"]
+if TYPE_CHECKING:
+    from bunshin_gym.workspace import WorkspaceSpec
+
+__all__ = ["NOTHING_GIVEN", "Given", "check_seed", "frozen_instant"]
 
 _NANO = 1_000_000_000
 _LAST = 253_402_300_799  # the last second of the year 9999, beyond which many programs can name no date
@@ -56,7 +61,29 @@ def check_seed(seed: int | None) -> int | None:
     return number
 
 
-def frozen_looks(frozen_time: float | datetime | None, seed: int | None) -> frozenset[str]:
-    """What calls may look at and still give the same: "clock", "randomness" (as in `looks.Look.outside`)."""
-    named = {"clock": frozen_time, "randomness": seed}
-    return frozenset(look for look, value in named.items() if value is not None)
+@dataclass(frozen=True)
+class Given:
+    """What calls may look at and still give the same: `in` asks by the words of `looks.Look.outside`.
+
+    `instant`: the second since 1970 at which the clock stands, or None; `seeded`: whether randomness is.
+    """
+
+    instant: int | None = None
+    seeded: bool = False
+
+    @classmethod
+    def by(cls, spec: WorkspaceSpec) -> Given:
+        """What a workspace of this spec gives. Of the dummy engine: nothing, since it has neither."""
+        if spec.engine == "dummy":
+            return NOTHING_GIVEN
+        instant = frozen_instant(spec.frozen_time)
+        return cls(None if instant is None else instant[0], spec.seed is not None)
+
+    def __contains__(self, look: str) -> bool:
+        return (look == "clock" and self.instant is not None) or (look == "randomness" and self.seeded)
+
+    def __bool__(self) -> bool:
+        return self.instant is not None or self.seeded
+
+
+NOTHING_GIVEN = Given()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import cast
 
 from bunshin_gym.errors import WorkspaceError, WorkspaceLost
+from bunshin_gym.frozen import Given
 from bunshin_gym.looks import agree, of, strict
 from bunshin_gym.rollout import Rollout
 from bunshin_gym.state import DIGEST_SIZE, StateDigest, combine
@@ -93,6 +94,7 @@ class Materialiser:
             raise WorkspaceLost("cannot prepare a workspace: the executor is closed")
         with self.stats.timed("prepare", at=root.number):
             workspace = prepare()
+        root.given = Given.by(workspace.spec)
         self.stats.add(prepared=1)
         if self.digests:
             self._settle(workspace, root)

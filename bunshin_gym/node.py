@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
+from bunshin_gym.frozen import NOTHING_GIVEN, Given
 from bunshin_gym.state import DIGEST_SIZE, combine
 from bunshin_gym.tools import ToolCall, ToolResult
 
@@ -152,6 +153,7 @@ class Node:
     linked: bool = False
     number: int = field(default_factory=_numbers.__next__)  # its own among all nodes and steps of this program
     root: Node = field(init=False, repr=False)
+    given: Given = NOTHING_GIVEN  # of a root: what calls below it may look at
     _verdict: float | None = None
     _frozen_verdict: float | None = None
     _ident: bytes | None = None

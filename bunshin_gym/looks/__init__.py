@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from bunshin_gym.frozen import NOTHING_GIVEN, Given
 from bunshin_gym.looks.look import NOTHING, Look
 from bunshin_gym.looks.python import look_of_code
 from bunshin_gym.looks.result import agree, shown
@@ -19,50 +20,66 @@ from bunshin_gym.tools.desktop import DESKTOP_TOOLS
 
 __all__ = ["Look", "agree", "cacheable", "leaves_running", "of", "seen", "strict"]
 
+_PRELOAD = "LD_PRELOAD"
 _OF_A_DESKTOP = {*DESKTOP_TOOLS, COMPUTER.name}  # its programs go on by themselves
 
 
-def of(call: ToolCall) -> Look:
-    """What the call looks at, as far as its text tells. Found out once for each call object."""
-    known: Look | None = getattr(call, "_look", None)
+def of(call: ToolCall, given: Given = NOTHING_GIVEN) -> Look:
+    """What the call looks at, as far as its text tells, beside what is `given` to it (see docs/frozen.md).
+
+    Found out once for each call object.
+    """
+    known: dict[Given, Look] | None = getattr(call, "_looks", None)
     if known is None:
-        known = _of(call)
-        object.__setattr__(call, "_look", known)
-    return known
+        known = {}
+        object.__setattr__(call, "_looks", known)
+    look = known.get(given)
+    if look is None:
+        look = known[given] = _of(call, given)
+    return look
 
 
-def _of(call: ToolCall) -> Look:
+def _of(call: ToolCall, given: Given) -> Look:
+    if given and _PRELOAD in str(call.args):
+        return of(call) | Look("what is loaded into its programs")
     if call.name == "shell":
-        return _of_shell(str(call.args.get("command", "")))
+        return _of_shell(str(call.args.get("command", "")), given)
     if call.name == "python":
-        return _of_code(str(call.args.get("code", "")))
+        return _of_code(str(call.args.get("code", "")), given)
     if call.name == "exec":
         if "argv" in call.args:
             argv = [str(word) for word in call.args["argv"]]
-            return look_of_argv(argv[0], [*argv[1:]]) if argv else NOTHING
-        return _of_shell(str(call.args.get("command", "")))
+            return look_of_argv(argv[0], [*argv[1:]], given=given) if argv else NOTHING
+        command = str(call.args.get("command", ""))
+        return _of_shell(command, given if _runs_bash(call) else NOTHING_GIVEN)
     if call.name in ("read_file", "write_file"):
         outside = str(call.args.get("path", "")).startswith(("/proc", "/sys", "/dev"))
         return Look("the machine") if outside else NOTHING
     return Look("a live desktop") if call.name in _OF_A_DESKTOP else NOTHING
 
 
+def _runs_bash(call: ToolCall) -> bool:
+    """Whether an exec call's command goes to a shell whose variables take what is frozen, or that has none of them."""
+    shell = call.args.get("shell") or ["/bin/sh"]
+    return str(shell[0]).rpartition("/")[2] in ("sh", "bash", "dash")
+
+
 @lru_cache(maxsize=8192)
-def _of_shell(text: str) -> Look:
-    return look_of_shell(text)
+def _of_shell(text: str, given: Given) -> Look:
+    return look_of_shell(text, given=given)
 
 
 @lru_cache(maxsize=4096)
-def _of_code(text: str) -> Look:
-    return look_of_code(text, session=True)
+def _of_code(text: str, given: Given) -> Look:
+    return look_of_code(text, session=True, given=given)
 
 
-def cacheable(call: ToolCall) -> bool:
-    """Whether the result of `call` is, as far as its text tells, a function of the workspace's state alone.
+def cacheable(call: ToolCall, given: Given = NOTHING_GIVEN) -> bool:
+    """Whether the result of `call` is, as far as its text tells, a function of the workspace's state and of `given`.
 
     After a call for which this is False the workspace belongs to its rollout alone: nothing below it is shared.
     """
-    look = of(call)
+    look = of(call, given)
     return not (look.outside or look.leaves_running)
 
 
@@ -76,6 +93,6 @@ def strict(call: ToolCall) -> bool:
     return bool(of(call).strict)
 
 
-def seen(call: ToolCall, result: ToolResult) -> str:
+def seen(call: ToolCall, result: ToolResult, given: Given = NOTHING_GIVEN) -> str:
     """What a result that has just come shows its call to have looked at beside the state; "" for nothing."""
-    return shown(of(call), result)
+    return shown(of(call), result, given)

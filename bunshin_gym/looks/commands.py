@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
+from bunshin_gym.frozen import NOTHING_GIVEN, Given
 from bunshin_gym.looks.look import NOTHING, Look
+from bunshin_gym.looks.taken import left
 
 __all__ = ["Args", "inline_code", "look_of_command", "reads_code", "wrapped"]
 
 Args = Sequence[str | None]
 
 CLOCK, RANDOM, PIDS, NETWORK = Look("clock"), Look("randomness"), Look("process ids"), Look("network")
+CHANCE = Look("chance")  # that no seed reaches
 MACHINE, RUNNING, TIMES = Look("the machine"), Look(leaves_running=True), Look(strict="times")
 INODES, UNORDERED = Look(strict="inodes"), Look(unordered=True)
 
@@ -92,31 +95,63 @@ _GIT_CLOCK = {
 }
 _GIT_TIMES = {"diff-files", "diff-index"}
 _GIT_VALUES = {"-C", "-c", "--git-dir", "--work-tree", "--namespace"}
-_INTERPRETERS: Mapping[str, tuple[str, re.Pattern[str]]] = {
-    "perl": ("e", re.compile(r"\btime\b|localtime|gmtime|\brand\b|\$\$|getppid|HiRes|socket", re.I)),
-    "ruby": ("e", re.compile(r"\bTime\b|\brand\b|Random|\$\$|Process\.|SecureRandom|socket|Net::")),
+# Of each: the options that take code, and what it looks at by what it is recognised by.
+_INTERPRETERS: Mapping[str, tuple[str, tuple[tuple[Look, re.Pattern[str]], ...]]] = {
+    "perl": (
+        "e",
+        (
+            (CLOCK, re.compile(r"\btime\b|localtime|gmtime", re.I)),
+            (RANDOM, re.compile(r"\brand\b", re.I)),
+            (MACHINE, re.compile(r"\$\$|getppid|HiRes|socket", re.I)),
+        ),
+    ),
+    "ruby": (
+        "e",
+        (
+            (CLOCK, re.compile(r"\bTime\b")),
+            (RANDOM, re.compile("SecureRandom")),
+            (CHANCE, re.compile(r"\brand\b|(?<!Secure)Random")),
+            (MACHINE, re.compile(r"\$\$|Process\.|socket|Net::")),
+        ),
+    ),
     "node": (
         "ep",
-        re.compile(r"Date|random|process\.(?:pid|hrtime|uptime|memory)|performance|crypto|http|net\b|setInterval"),
+        (
+            (CLOCK, re.compile("Date")),
+            (RANDOM, re.compile("random|crypto", re.I)),
+            (MACHINE, re.compile(r"process\.(?:pid|hrtime|uptime|memory)|performance|http|net\b|setInterval")),
+        ),
     ),
-    "php": ("r", re.compile(r"\btime\(|\bdate\(|rand|uniqid|getmypid|microtime|fsockopen|curl")),
-    "lua": ("e", re.compile(r"os\.(?:time|clock|date)|math\.random")),
+    "php": ("r", ((MACHINE, re.compile(r"\btime\(|\bdate\(|rand|uniqid|getmypid|microtime|fsockopen|curl")),)),
+    "lua": ("e", ((MACHINE, re.compile(r"os\.(?:time|clock|date)|math\.random")),)),
 }
-_PATHS = re.compile(r"/dev/u?random\b|/proc/(?!(?:cpuinfo|version|filesystems)\b)|/sys/(?!\*)|/dev/(?:tcp|udp)/")
+_PATHS = re.compile(
+    r"/dev/u?random\b|/proc/sys/kernel/random/uuid\b|/proc/(?!(?:cpuinfo|version|filesystems)\b)|/sys/(?!\*)"
+    r"|/dev/(?:tcp|udp)/"
+)
 
 
-def look_of_command(name: str, args: Args) -> Look:
-    """What a command looks at, but for the commands that it runs itself (see `wrapped`)."""
-    look = _ALWAYS.get(name, NOTHING)
+def look_of_command(name: str, args: Args, given: Given = NOTHING_GIVEN) -> Look:
+    """What a command looks at beside what is `given`, but for the commands that it runs itself (see `wrapped`)."""
+    look = NOTHING
+    for part in _looks_of_command(name, args):
+        look |= left(part, name, args, given)
+    return look
+
+
+def _looks_of_command(name: str, args: Args) -> Iterator[Look]:
+    yield _ALWAYS.get(name, NOTHING)
     for arg in args:
-        if arg and ("/dev/" in arg or "/proc/" in arg or "/sys/" in arg) and (found := _PATHS.search(arg)):
-            look |= RANDOM if "random" in found[0] else NETWORK if "tcp" in found[0] or "udp" in found[0] else MACHINE
+        if arg and ("/dev/" in arg or "/proc/" in arg or "/sys/" in arg):
+            for found in _PATHS.finditer(arg):
+                yield RANDOM if "random" in found[0] else NETWORK if "tcp" in found[0] or "udp" in found[0] else MACHINE
     particular = _PARTICULAR.get(name)
     if particular is not None:
-        look |= particular(args)
+        yield particular(args)
+    if name in _INTERPRETERS:
+        yield from _interpreted(*_INTERPRETERS[name], args)
     if _PYTHON.fullmatch(name):
-        look |= _python(args)
-    return look
+        yield _python(args)
 
 
 def wrapped(name: str, args: Args) -> list[tuple[str | None, Args]]:
@@ -136,7 +171,7 @@ def wrapped(name: str, args: Args) -> list[tuple[str | None, Args]]:
         if first == "--":
             rest.pop(0)
             break
-        if name == "env" and re.fullmatch(r"\w+=.*", first, re.S):
+        if name == "env" and (first == "-" or re.fullmatch(r"\w+=.*", first, re.S)):
             rest.pop(0)
         elif first.startswith("-") and len(first) > 1:
             rest.pop(0)
@@ -319,8 +354,10 @@ def _jobs(args: Args) -> Look:
 
 def _awk(args: Args) -> Look:
     text = " ".join(arg or "" for arg in args)
-    if re.search(r"\bsrand\(\s*\)|systime|PROCINFO", text):
-        return RANDOM
+    if "PROCINFO" in text:
+        return PIDS
+    if re.search(r"\bsrand\(\s*\)|systime", text):
+        return CLOCK
     return CLOCK if "strftime(" in text and not re.search(r"strftime\([^)]*,", text) else NOTHING
 
 
@@ -339,16 +376,14 @@ def _daemon(letters: str) -> Callable[[Args], Look]:
     return look
 
 
-def _interpreter(name: str) -> Callable[[Args], Look]:
-    options, suspicious = _INTERPRETERS[name]
-
-    def look(args: Args) -> Look:
-        inline = any(arg and re.fullmatch(rf"-\w*[{options}]", arg) for arg in args)
-        if inline and any(arg is None or suspicious.search(arg) for arg in args):
-            return CLOCK
-        return NOTHING
-
-    return look
+def _interpreted(options: str, suspicious: Sequence[tuple[Look, re.Pattern[str]]], args: Args) -> Iterator[Look]:
+    if not any(arg and re.fullmatch(rf"-\w*[{options}]", arg) for arg in args):
+        return
+    if None in args:
+        yield MACHINE
+    for look, pattern in suspicious:
+        if any(arg and pattern.search(arg) for arg in args):
+            yield look
 
 
 def _python(args: Args) -> Look:
@@ -404,5 +439,4 @@ _PARTICULAR: Mapping[str, Callable[[Args], Look]] = {
     "mongod": _daemon(""),
     "memcached": _daemon("d"),
     "sshd": _daemon(""),
-    **{name: _interpreter(name) for name in _INTERPRETERS},
 }

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 
+from bunshin_gym.frozen import NOTHING_GIVEN, Given
 from bunshin_gym.looks.look import NOTHING, Look
 
 __all__ = ["look_of_code"]
 
 _CLOCK, _RANDOM, _PIDS = Look("clock"), Look("randomness"), Look("process ids")
+_DURATIONS, _CHANCE = Look("durations"), Look("chance")  # which are not frozen: see docs/frozen.md
 _NETWORK, _MACHINE, _RUNNING = Look("network"), Look("the machine"), Look(leaves_running=True)
 _UNPARSED = Look("code that this Python cannot parse", leaves_running=True)
 
@@ -17,9 +21,9 @@ _UNPARSED = Look("code that this Python cannot parse", leaves_running=True)
 _MODULES: dict[str, tuple[Look, set[str]]] = {
     "time": (_CLOCK, {"sleep", "strptime", "struct_time", "mktime", "strftime", "tzname", "timezone"}),
     "datetime": (NOTHING, set()),  # see _CALLS: now, today, …
-    "timeit": (_CLOCK, set()),
-    "cProfile": (_CLOCK, set()),
-    "profile": (_CLOCK, set()),
+    "timeit": (_DURATIONS, set()),
+    "cProfile": (_DURATIONS, set()),
+    "profile": (_DURATIONS, set()),
     "random": (_RANDOM, {"Random", "seed", "getstate", "setstate"}),
     "secrets": (_RANDOM, {"compare_digest"}),
     "uuid": (_RANDOM, {"UUID", "uuid3", "uuid5", "NAMESPACE_DNS", "NAMESPACE_URL", "NAMESPACE_OID"}),
@@ -45,10 +49,16 @@ _MODULES: dict[str, tuple[Look, set[str]]] = {
 }
 # What looks outside wherever it comes from; what random numbers are drawn with, unless they are seeded.
 _CALLS = {
-    **dict.fromkeys(("now", "utcnow", "today", "time_ns", "perf_counter", "monotonic", "process_time"), _CLOCK),
+    **dict.fromkeys(("now", "utcnow", "today", "time_ns"), _CLOCK),
     **dict.fromkeys(
-        ("urandom", "getrandom", "uuid1", "uuid4", "mkdtemp", "mkstemp", "SystemRandom", "token_hex"), _RANDOM
+        (
+            *("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns"),
+            *("thread_time", "thread_time_ns", "clock_gettime", "clock_gettime_ns"),
+        ),
+        _DURATIONS,
     ),
+    **dict.fromkeys(("urandom", "getrandom", "uuid4", "mkdtemp", "mkstemp", "SystemRandom", "token_hex"), _RANDOM),
+    "uuid1": _CHANCE,  # a process id or a service's count may be in it
     **dict.fromkeys(("getpid", "getppid"), _PIDS),
     **dict.fromkeys(("getloadavg", "cpu_percent", "virtual_memory"), _MACHINE),
     **dict.fromkeys(("Popen", "Thread", "Process", "Timer", "spawn", "spawnlp", "fork", "forkpty"), _RUNNING),
@@ -74,11 +84,13 @@ _NAMES = {"id", "hash", "object"}  # addresses, and hashes of text, differ from 
 _TIMES = {"getmtime", "getctime", "getatime", "st_mtime", "st_ctime", "st_atime", "st_mtime_ns", "st_ctime_ns"}
 _STATS = {"samefile", "stat", "lstat", "fstat", "st_ino", "st_dev", "st_blocks"}
 _LISTS = {"listdir", "scandir", "walk", "iterdir", "glob", "iglob", "rglob"}
-_PATHS = re.compile(r"/dev/u?random|/proc/(?!cpuinfo|version)|/sys/")
+_PATHS = re.compile(r"/dev/u?random|/proc/sys/kernel/random/uuid|/proc/(?!cpuinfo|version)|/sys/")
 
 
-def look_of_code(code: str, *, session: bool = False) -> Look:
-    """What a piece of code looks at. Of what does not parse here, nothing is known: another Python may run it.
+def look_of_code(code: str, *, session: bool = False, given: Given = NOTHING_GIVEN) -> Look:
+    """What a piece of code looks at, beside what is `given`.
+
+    Of what does not parse here, nothing is known: another Python may run it.
 
     In a `session` later code goes on with what this one imports, under whatever name: so importing is looking there.
     """
@@ -91,11 +103,16 @@ def look_of_code(code: str, *, session: bool = False) -> Look:
     seeded = any(isinstance(node, ast.Call) and node.args and _name_of(node.func) in _SEEDS for node in nodes)
     look = NOTHING
     for node in nodes:
-        look |= _look_of_node(node, modules, seeded=seeded and not session)
+        for part in _looks_of_node(node, modules, seeded=seeded and not session):
+            look |= _left(part, given)
     if session:
         for module in modules.values():
-            look |= _MODULES.get(module, (NOTHING, set()))[0]
+            look |= _left(_MODULES.get(module, (NOTHING, set()))[0], given)
     return look
+
+
+def _left(look: Look, given: Given) -> Look:
+    return replace(look, outside="") if look.outside in given else look
 
 
 def _imported(nodes: list[ast.AST]) -> dict[str, str]:
@@ -114,25 +131,27 @@ def _name_of(function: ast.expr) -> str:
     )
 
 
-def _look_of_node(node: ast.AST, modules: dict[str, str], *, seeded: bool) -> Look:
+def _looks_of_node(node: ast.AST, modules: dict[str, str], *, seeded: bool) -> Iterator[Look]:
     if isinstance(node, ast.ImportFrom):
-        return _taken(node, seeded=seeded)
-    if isinstance(node, ast.Attribute):
-        return _look_of_attribute(node, modules, seeded=seeded)
-    if isinstance(node, ast.Call):
+        yield _taken(node, seeded=seeded)
+        yield from (_CALLS[alias.name] for alias in node.names if _CALLS.get(alias.name) in (_DURATIONS, _CHANCE))
+    elif isinstance(node, ast.Attribute):
+        yield from _looks_of_attribute(node, modules, seeded=seeded)
+    elif isinstance(node, ast.Call):
         name = _name_of(node.func)
         if isinstance(node.func, ast.Name) and name in _NAMES:
-            return Look("addresses")
-        if name in ("default_rng", "RandomState", "Random") and not node.args and not node.keywords:
-            return _RANDOM
-        return _CALLS.get(name, NOTHING) if isinstance(node.func, ast.Name) else NOTHING
-    if isinstance(node, ast.Constant) and isinstance(node.value, str) and _PATHS.search(node.value):
-        return _RANDOM if "random" in node.value else _MACHINE
-    return NOTHING
+            yield Look("addresses")
+        elif name in ("default_rng", "RandomState", "Random") and not node.args and not node.keywords:
+            yield _RANDOM
+        elif isinstance(node.func, ast.Name):
+            yield _CALLS.get(name, NOTHING)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        for found in _PATHS.finditer(node.value):
+            yield _RANDOM if "random" in found[0] else _MACHINE
 
 
 def _taken(node: ast.ImportFrom, *, seeded: bool) -> Look:
-    """What `from module import names` takes."""
+    """What `from module import names` takes, as a look at the module."""
     top, _, below = (node.module or "").partition(".")
     look, harmless = _MODULES.get(top, (NOTHING, set()))
     names = {alias.name for alias in node.names}
@@ -141,21 +160,18 @@ def _taken(node: ast.ImportFrom, *, seeded: bool) -> Look:
     return NOTHING if top == "random" and seeded else look
 
 
-def _look_of_attribute(node: ast.Attribute, modules: dict[str, str], *, seeded: bool) -> Look:
+def _looks_of_attribute(node: ast.Attribute, modules: dict[str, str], *, seeded: bool) -> Iterator[Look]:
     name = node.attr
-    found = _CALLS.get(name, NOTHING)
-    if name in _TIMES:
-        found |= Look(strict="times")
-    if name in _STATS:
-        found |= Look(strict="inodes")
-    if name in _LISTS:
-        found |= Look(unordered=True)
+    yield _CALLS.get(name, NOTHING)
+    yield Look(
+        strict="times" if name in _TIMES else "inodes" if name in _STATS else "",
+        unordered=name in _LISTS,
+    )
     if isinstance(node.value, ast.Name):
         module = modules.get(node.value.id, node.value.id)
         look, harmless = _MODULES.get(module, (NOTHING, set()))
         if look != NOTHING and name not in harmless and not (module == "random" and seeded):
-            found |= look
+            yield look
     of_numpy = isinstance(node.value, ast.Attribute) and node.value.attr == "random"
     if of_numpy and name in _DRAWS and not seeded:
-        found |= _RANDOM
-    return found
+        yield _RANDOM

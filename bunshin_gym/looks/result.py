@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+from bunshin_gym.frozen import NOTHING_GIVEN, Given
 from bunshin_gym.looks.look import NOTHING, Look
 from bunshin_gym.tools.call import ToolResult
 
@@ -31,16 +32,20 @@ _OF_FILES = re.compile(
 )
 
 
-def shown(look: Look, result: ToolResult) -> str:
-    """What a result that has just come shows its call to have looked at: "clock", "randomness", or ""."""
+def shown(look: Look, result: ToolResult, given: Given = NOTHING_GIVEN) -> str:
+    """What a result that has just come shows its call to have looked at: "clock", "randomness", or "".
+
+    A time of now is a sign, also where the clock is frozen, unless it is the one that the clock shows: what shows it
+    has not taken it. Drawn names are none where randomness is seeded.
+    """
     text = result.output
-    if _RANDOM.search(text):
+    if "randomness" not in given and _RANDOM.search(text):
         return "randomness"
     if look.strict == "times":  # the times of files may well be of now
         text = _OF_FILES.sub("", text)
     now = time.time()
     begun = now - result.duration
-    exact = (when for found in _instants(text) if found[1] for when in found[0])
+    exact = (when for found in _instants(text) if found[1] and given.instant not in found[0] for when in found[0])
     return "clock" if any(begun - _SLACK <= when <= now + _SLACK for when in exact) else ""
 
 

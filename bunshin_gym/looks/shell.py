@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from bunshin_gym.frozen import NOTHING_GIVEN, Given
 from bunshin_gym.looks.commands import inline_code, look_of_command, reads_code, wrapped
 from bunshin_gym.looks.look import NOTHING, Look
 from bunshin_gym.looks.python import look_of_code
+from bunshin_gym.looks.taken import VARIABLES, loses
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -31,57 +33,60 @@ def _parser() -> Parser:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-def look_of_shell(text: str, depth: int = 0) -> Look:
-    """What a piece of shell looks at."""
+def look_of_shell(text: str, depth: int = 0, given: Given = NOTHING_GIVEN) -> Look:
+    """What a piece of shell looks at, beside what is `given`."""
     if depth > _DEPTH:
         return _UNKNOWN
     look = NOTHING
     stack = [_parser().parse(text.encode("utf-8", "surrogateescape")).root_node]
     while stack:
         node = stack.pop()
-        look |= _look_of_node(node, depth)
+        look |= _look_of_node(node, depth, given)
         stack += node.children
     return look
 
 
-def look_of_argv(name: str | None, args: list[str | None], depth: int = 0) -> Look:
-    """What a command with these arguments looks at, and the commands that it runs."""
+def look_of_argv(name: str | None, args: list[str | None], depth: int = 0, given: Given = NOTHING_GIVEN) -> Look:
+    """What a command with these arguments looks at, beside what is `given`, and the commands that it runs."""
     if name is None or depth > _DEPTH:
         return _UNKNOWN
     name = name.rpartition("/")[2]
-    look = look_of_command(name, args)
+    look = look_of_command(name, args, given)
+    if loses(name, args):
+        given = NOTHING_GIVEN
     code = inline_code(name, args)
     if code is not None:
         language, text = code
         if text is None:
             return _UNKNOWN
-        look |= look_of_shell(text, depth + 1) if language == "shell" else look_of_code(text)
+        look |= look_of_shell(text, depth + 1, given) if language == "shell" else look_of_code(text, given=given)
     for inner, rest in wrapped(name, args):
-        look |= look_of_argv(inner, list(rest), depth + 1)
+        look |= look_of_argv(inner, list(rest), depth + 1, given)
     return look
 
 
-def _look_of_node(node: Node, depth: int) -> Look:
+def _look_of_node(node: Node, depth: int, given: Given) -> Look:
     kind = node.type
     if kind == "command":
-        return look_of_argv(*_words(node), depth)
+        return look_of_argv(*_words(node), depth, given)
     if kind in ("variable_name", "special_variable_name"):
         text = _text(node)
         parent = node.parent
         assigned = (
             parent is not None and parent.type == "variable_assignment" and parent.child_by_field_name("name") == node
         )
-        return NOTHING if assigned else Look(_VARIABLES.get(text, ""))
+        look = _VARIABLES.get(text, "")
+        return NOTHING if assigned or (look in given and text in VARIABLES) else Look(look)
     if kind == "&":
         return Look(leaves_running=True)
     if kind == "test_operator":
         text = _text(node)
         return Look(strict={"-nt": "times", "-ot": "times", "-N": "times", "-ef": "inodes"}.get(text, ""))
     if kind == "redirected_statement":
-        return _fed(node, depth)
+        return _fed(node, depth, given)
     if kind == "file_redirect":
         target = node.child_by_field_name("destination")
-        return look_of_command("", [_value(target)]) if target is not None else NOTHING
+        return look_of_command("", [_value(target)], given) if target is not None else NOTHING
     return NOTHING
 
 
@@ -118,7 +123,7 @@ def _text(node: Node) -> str:
     return (node.text or b"").decode("utf-8", "replace")
 
 
-def _fed(node: Node, depth: int) -> Look:
+def _fed(node: Node, depth: int, given: Given) -> Look:
     """Code that comes in by a here-document, to a shell or an interpreter."""
     body = node.child_by_field_name("body")
     look = NOTHING
@@ -131,10 +136,12 @@ def _fed(node: Node, depth: int) -> Look:
             for command in _commands(reader):
                 name, args = _words(command)
                 kind = reads_code((name or "").rpartition("/")[2], args)
+                lost = loses(name or "", args) or any(loses(word or "", []) for word in args)
+                kept = NOTHING_GIVEN if lost else given
                 if kind == "python":
-                    look |= look_of_code(text)
+                    look |= look_of_code(text, given=kept)
                 elif kind == "shell":
-                    look |= look_of_shell(text, depth + 1)
+                    look |= look_of_shell(text, depth + 1, kept)
     return look
 
 

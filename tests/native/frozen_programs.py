@@ -22,6 +22,15 @@ int main(int count, char **word) {
     return getrandom(&drawn, sizeof drawn, 0) < 0 || printf("%u\n", drawn) < 0;
 }
 """
+UUID_SOURCE = r"""
+#include <stdio.h>
+void uuid_generate(unsigned char *ret);
+int main(void) {
+    unsigned char made[16];
+    uuid_generate(made);
+    return fwrite(made, 16, 1, stdout) != 1;
+}
+"""
 GO_SOURCE = r"""
 package main
 import ("crypto/rand"; "fmt"; "os"; "time")
@@ -63,7 +72,7 @@ PROGRAMS = (
     Program("bash: EPOCHSECONDS, RANDOM, SRANDOM, in subshells too", ("echo $EPOCHSECONDS", True),
             ("echo $RANDOM $SRANDOM $(echo $RANDOM) $(echo $SRANDOM); bash -c 'echo $RANDOM'", True)),
     Program("date, mktemp, shuf, sort -R", ("date +%s", True),
-            ("mktemp -u; shuf -i 1-99999 -n 3; seq 99 | sort -R | md5sum", True)),
+            ("mktemp; mktemp -d; mktemp -u; shuf -i 1-99999 -n 3; seq 99 | sort -R | md5sum", True)),
     Program("/dev/urandom, /dev/random",
             random=("head -c 8 /dev/urandom | od -An -x; od -An -N 8 -x </dev/random", True)),
     Program("/proc/sys/kernel/random/uuid", random=("cat /proc/sys/kernel/random/uuid", True)),
@@ -76,10 +85,9 @@ PROGRAMS = (
     Program("ruby: Time; SecureRandom", ("ruby -e 'puts Time.now.to_i'", True),
             ("ruby -r securerandom -e 'puts SecureRandom.hex(8)'", True), ("ruby",)),
     Program("ruby: Kernel#rand", random=("ruby -e 'puts rand'", False), needs=("ruby",),
-            why="its seed has the process id and an address in it"),
+            why="its seed has the process id in it"),
     Program("node: Date; Math.random, crypto", ("node -p 'Math.floor(Date.now() / 1000)'", True),
-            ("node -p 'Math.random() + crypto.randomUUID()'", False), ("node",),
-            why="OpenSSL is linked into it, which mixes the processor's counter in"),
+            ("node -p 'Math.random() + crypto.randomUUID()'", True), ("node",)),
     Program("java: currentTimeMillis, Instant; SecureRandom, UUID", ("java -cp /tmp/p T time", True),
             ("java -cp /tmp/p T uuid", True), ("javac",), _files(T_java=JAVA_SOURCE) + " && javac T.java", True),
     Program("java: Math.random, new Random()", random=("java -cp /tmp/p T random", False), needs=("javac",),
@@ -88,6 +96,8 @@ PROGRAMS = (
     Program("sqlite3: date('now'); random(), randomblob()",
             ("""sqlite3 :memory: "select strftime('%s', 'now')" """, True),
             ("sqlite3 :memory: 'select random(), hex(randomblob(8))'", True), ("sqlite3",)),
+    Program("libuuid: uuid_generate, uuidgen", random=("/tmp/p/uuid | od -An -x", True), needs=("gcc",),
+            setup=_files(u_c=UUID_SOURCE) + " && gcc -o uuid u.c -l:libuuid.so.1"),
     Program("openssl: rand, genpkey", random=("openssl rand -hex 8; openssl genpkey -algorithm ed25519", True),
             needs=("openssl",)),
     Program("git: the dates of commits",

@@ -10,7 +10,8 @@ from contract.laws import python
 from native.frozen_programs import PROGRAMS, Program
 
 import needs
-from bunshin_gym import Workspace, WorkspaceError, WorkspaceSpec
+from bunshin_gym import ToolCall, Workspace, WorkspaceError, WorkspaceSpec
+from bunshin_gym.executor import Executor
 from native import frozen_programs
 
 pytestmark = pytest.mark.engine("native")
@@ -38,6 +39,7 @@ def three() -> Iterator[tuple[Workspace, Workspace, Workspace]]:
     with start() as one, start() as two, start(seed=8) as other:
         for workspace in one, two, other:  # their shells are not what a test leaves behind
             workspace.run("true")
+        two.run("/bin/true; /bin/true")  # process ids are no part of what is given
         yield one, two, other
 
 
@@ -124,6 +126,45 @@ def test_the_device_has_no_end(three: tuple[Workspace, ...]) -> None:
         said(workspace, "cat /dev/random >/tmp/r & sleep 0.01; kill $!; wait; test -c /dev/random && echo kept")
         == "kept\n"
     )
+
+
+# Two histories: what they have in common is answered from the tree, also where they came to it in another way.
+WAYS = [
+    ["date +%s", "echo $RANDOM $(echo $RANDOM)", "mktemp", "mktemp", DRAW, "echo x > x", DRAW, "cat x", "echo $RANDOM"],
+    ["echo x > x", DRAW, "mktemp", "date +%s", "echo $RANDOM", "mktemp", "ls /tmp", "./look", "echo $RANDOM"],
+    ["mktemp", "python3 -c 'import uuid; print(uuid.uuid4())'", "echo x > x", "./look", "mktemp", DRAW, "cat x"],
+]
+LOOK = b"#!/bin/bash\necho $RANDOM; date; python3 -c 'import random; print(random.random())'\n"
+
+
+def told(*, cache: bool) -> tuple[list[list[str]], int]:
+    """What each way is told, two rollouts each, and how many answers came from the tree."""
+
+    def prepare() -> Workspace:
+        workspace = start(separate_stderr=False)
+        workspace.write_file("/work/look", LOOK, 0o755)
+        return workspace
+
+    executor = Executor(cache=cache, group=2, audit=0.0)
+    try:
+        outputs = []
+        for way in [*WAYS, *WAYS]:
+            rollout = executor.open("root", prepare)
+            outputs.append(
+                [executor.run(rollout, ToolCall("shell", {"command": command}), 60.0).output for command in way]
+            )
+            executor.close_rollout(rollout)
+        return outputs, executor.stats.hits
+    finally:
+        executor.close()
+
+
+def test_the_cache_changes_nothing() -> None:
+    with_cache, hits = told(cache=True)
+    without, none = told(cache=False)
+    assert with_cache == without
+    assert none == 0
+    assert hits > sum(map(len, WAYS))  # the second rollout of each way, and where ways meet
 
 
 WAITS = r"""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 import bunshin_gym as bg
-from bunshin_gym.frozen import check_seed, frozen_instant, frozen_looks
+from bunshin_gym.frozen import check_seed, frozen_instant
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,14 @@ def test_seeds() -> None:
             bg.WorkspaceSpec(seed=seed)  # type: ignore[arg-type]
 
 
-def test_what_is_frozen() -> None:
-    assert frozen_looks(None, None) == set()
-    assert frozen_looks(0, None) == {"clock"}
-    assert frozen_looks(0, 0) == {"clock", "randomness"}
+def test_environments_and_tasks_take_them() -> None:
+    env = gym.make("bunshin/Shell-v0", engine="dummy", frozen_time=5, seed=3)
+    spec = env.unwrapped.workspace_spec  # type: ignore[attr-defined]
+    assert (spec.frozen_time, spec.seed) == (5, 3)
+    own = bg.Task("t", "…", spec={"seed": 4}).workspace_spec(spec)
+    assert (own.frozen_time, own.seed) == (5, 4)
+    env.close()
+    envs = gym.make_vec("bunshin/Shell-v0", num_envs=2, engine="dummy", frozen_time=datetime(2040, 1, 1), seed=3)
+    envs.close()
+    with pytest.raises(ValueError, match="seed must be an integer"):
+        gym.make("bunshin/Shell-v0", engine="dummy", seed="3")

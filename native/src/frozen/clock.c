@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <sys/prctl.h>
 #include <sys/time.h>
 #include <sys/timeb.h>
 #include <time.h>
@@ -29,8 +30,23 @@ static bool stands(clockid_t clock) {
            base_told()->flags & FROZEN_CLOCK;
 }
 
+/* mktemp makes its names of an address (which start.c has fixed) and of the monotonic clock. */
+static bool makes_names(void) {
+    static int known; /* 1: it is mktemp, 2: it is not */
+    char name[16] = "";
+    if (!known) {
+        SYS(__NR_prctl, PR_GET_NAME, name, 0, 0);
+        known = random_is_seeded() && base_equal(name, "mktemp") ? 1 : 2;
+    }
+    return known == 1;
+}
+
 DECLARE_REAL(clock_gettime);
 EXPORT int clock_gettime(clockid_t clock, struct timespec *ret) {
+    if (clock == CLOCK_MONOTONIC && makes_names()) {
+        random_draw(ret, sizeof *ret);
+        return 0;
+    }
     if (stands(clock)) {
         *ret = (struct timespec){base_told()->seconds, base_told()->nanoseconds};
         return 0;

@@ -236,6 +236,18 @@ EXPORT int RAND_priv_bytes_ex(void *context, unsigned char *buffer, size_t size,
     return RAND_bytes_ex(context, buffer, size, strength);
 }
 
+/* Of libuuid, which mixes process ids in: version 4, whatever it would have made. */
+void uuid_generate(unsigned char *ret);
+void uuid_generate_random(unsigned char *ret);
+
+EXPORT void uuid_generate_random(unsigned char *ret) {
+    fill_surely(ret, 16);
+    ret[6] = (unsigned char)((ret[6] & 0x0f) | 0x40);
+    ret[8] = (unsigned char)((ret[8] & 0x3f) | 0x80);
+}
+
+EXPORT void uuid_generate(unsigned char *ret) { uuid_generate_random(ret); }
+
 /* Some programs ask the kernel themselves, but through the C library's syscall(). */
 EXPORT long syscall(long number, ...) {
     long a[6];

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include "fork/confine.h"
+#include "frozen/frozen.h"
 #include "init/init.h"
 
 int start_confine(uint64_t capabilities) {
@@ -43,7 +45,7 @@ struct failure {
     int errnum;
 };
 
-static const char *const step_names[] = {"set up descriptors", "enter the directory", "give up privileges", "execute"};
+static const char *const step_names[] = {"set up descriptors", "enter the directory", "give up privileges", "fix addresses", "execute"};
 
 static void child(struct init *init, const struct start *start, int report) {
     struct failure failure = {0};
@@ -88,6 +90,10 @@ static void child(struct init *init, const struct start *start, int report) {
     if (start_confine(init->settings.capabilities) != 0)
         goto fail;
     failure.step = 3;
+    /* Some programs take randomness from where their memory lies. */
+    if (init->settings.frozen & FROZEN_RANDOM && personality(ADDR_NO_RANDOMIZE) < 0)
+        goto fail;
+    failure.step = 4;
     execvpe(start->argv[0], (char *const *)start->argv, (char *const *)start->environment);
 fail:
     failure.errnum = errno;
