@@ -34,7 +34,7 @@ from bunshin_gym.place import Place
 from bunshin_gym.policy import DefaultPolicy, Site, SnapshotPolicy
 from bunshin_gym.recall import Recall, Stamper
 from bunshin_gym.rollout import Anchor, Rollout
-from bunshin_gym.speculate import NullSpeculator, Speculator
+from bunshin_gym.speculate import Callback, Drafts, NullSpeculator, Predict, Speculator, mixed
 from bunshin_gym.stats import Stats
 from bunshin_gym.tools import ExitReason, ToolCall, ToolResult
 from bunshin_gym.tree import Closable, Edge, Node, Step, Tree
@@ -59,6 +59,8 @@ class Executor:
         group: how many rollouts of one task are expected at a time; above 1, snapshots are kept where `policy` says.
         audit: the share of hits that is run again and compared, 0 to 1.
         saved: a call tree on disk to go on with (a path: if there is one), by state only; `save` writes one.
+        speculate: how many likely next calls may be made ahead of time, in forks, at once; 0: none.
+        predict: names calls that may come next, with probabilities: see `speculate.Predict`.
         policy, tree, speculator, stats: in place of the usual ones.
         events: where all that is done is noted; None: nowhere.
 
@@ -73,6 +75,8 @@ class Executor:
         key: Key = "state",
         group: int = 1,
         audit: float = 0.01,
+        speculate: int = 0,
+        predict: Predict | None = None,
         snapshot_seconds: float = 0.2,
         policy: SnapshotPolicy | None = None,
         tree: Tree | None = None,
@@ -85,13 +89,14 @@ class Executor:
             raise ValueError(f"key must be 'state' or 'history', not {key!r}")
         if not 0 <= audit <= 1:
             raise ValueError(f"audit must be a share of the hits between 0 and 1, not {audit!r}")
+        if speculate < 0 or (speculate and not share):
+            raise ValueError(f"speculate must be a number of drafts, and needs share=True, not {speculate!r}")
         self.cache = cache
         self.share = share
         self.key = key
         self.group = group
         self.policy = policy if policy is not None else DefaultPolicy(snapshot_seconds)
         self.tree = tree if tree is not None else Tree()
-        self.speculator = speculator if speculator is not None else NullSpeculator()
         self.stats = stats if stats is not None else Stats()
         self.events = self.stats.events = events
         self._digests = cache and key == "state"
@@ -99,6 +104,10 @@ class Executor:
         self.auditor = Auditor(self.tree, self._materialiser, self.stats, self._discard, audit if cache else 0.0)
         self._arrivals = Arrivals(self.tree, self._materialiser, self._discard, cache=cache)
         self.recall = Recall(self.tree, self.stats, saved, digests=self._digests)
+        if speculator is None and speculate:
+            mix = mixed() if predict is None else mixed(Callback(predict))
+            speculator = Drafts(speculate, mix, self._materialiser, self.tree, self.stats)
+        self.speculator = speculator if speculator is not None else NullSpeculator()
         self._flights = Flights()
         self._lock = threading.Lock()
         self._root_locks: dict[Hashable, threading.Lock] = {}
@@ -212,7 +221,7 @@ class Executor:
 
     def hint(self, rollout: Rollout, text: str) -> None:
         """The policy's partial output, for the speculator."""
-        self.speculator.hint(rollout.node, text)
+        self.speculator.hint(rollout, text)
 
     def _hit(self, rollout: Rollout, step: Step, *, waited: bool, by_state: bool) -> ToolResult:
         step.hits += 1
@@ -224,6 +233,7 @@ class Executor:
         rollout.node = step.target
         rollout.answer(step, "wait" if waited else "hit")
         self.auditor.consider(step)
+        self.speculator.observe(rollout)  # 5
         return step.result
 
     def _take_over(self, rollout: Rollout, step: Step, place: Anchor) -> ToolResult:
@@ -234,16 +244,17 @@ class Executor:
         else:
             rollout.follow(step, place)
         rollout.answer(step, "wait")
+        self.speculator.observe(rollout)  # 5
         return step.result
 
     def _execute(self, rollout: Rollout, edge: Edge, flight: Flight | None = None) -> ToolResult:
         """Steps 2 to 5: the call is really run, perhaps while others wait for it."""
         self.stats.add(misses=1)
         node, aside = rollout.node, not self._may_share(rollout.node, edge)
-        draft = self.speculator.take(rollout.node, edge)  # 2
+        draft = self.speculator.take(rollout, edge)  # 2
         if draft is not None:
             self.stats.add(drafts=1)
-            rollout.adopt(draft.workspace, rollout.node)
+            rollout.adopt(draft.workspace, draft.at, rollout.node)
             result = draft.result
         else:
             workspace = self._materialiser.bring(rollout, strict=aside or strict(edge.call))  # 3
@@ -260,7 +271,7 @@ class Executor:
         self._keep_snapshot(rollout)
         if flight is not None:
             self._land(flight, rollout, step, hand=whole and step.source is node)
-        self.speculator.observe(rollout.node)  # 5
+        self.speculator.observe(rollout)  # 5
         return result
 
     def _land(self, flight: Flight, rollout: Rollout, step: Step, *, hand: bool) -> None:
@@ -308,6 +319,7 @@ class Executor:
         something else, WorkspaceError where something cannot be stopped, and as `materialise`.
         """
         self.stats.add(verified=1)
+        self.speculator.leave(rollout)
         with self._noted("judge", rollout):
             return self._verdict(rollout, verifier, freeze)
 
@@ -358,6 +370,7 @@ class Executor:
         With `live` false the place is only a mark: no call will be made from there. Raises ForkError or WorkspaceLost
         where the state can neither be sealed nor replayed.
         """
+        rollout.reclaim()
         place = self._place(rollout.node)
         if not live or place.node.snapshot is not None:
             return place

@@ -52,6 +52,7 @@ class Materialiser:
         Raises WorkspaceLost where its own is dead or where there is no way back to its state; ForkError and
         WorkspaceError where a fork fails.
         """
+        rollout.reclaim()
         own, node = rollout.workspace, rollout.node
         if own is not None and not own.alive:
             self.stats.add(lost=1)

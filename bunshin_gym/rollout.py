@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from bunshin_gym.errors import WorkspaceLost
@@ -52,8 +53,11 @@ class Rollout:
         self.answers: list[str] = []
         self.answered = ""
         self.rested: float | None = None
+        self.forkable = True  # until a seal or fork of its workspace has failed
         self._lock = threading.Lock()
         self._closed = False
+        self._lent = threading.Lock()  # held while another thread uses the workspace
+        self._idle = False  # whether one may
         self._watchers: list[Callable[[], None]] = []
 
     @property
@@ -139,11 +143,31 @@ class Rollout:
         with self._lock:
             self._watchers.remove(on_close)
 
+    @contextmanager
+    def lend(self) -> Iterator[Workspace | None]:
+        """Its workspace, for another thread, while its own is elsewhere: between `rest` and `reclaim`; else None."""
+        with self._lent:
+            yield self.workspace if self._idle and not self._closed else None
+
+    def rest(self) -> None:
+        """Its workspace is idle: it may be lent."""
+        self._idle = True
+
+    def reclaim(self) -> None:
+        """Its own thread needs the workspace: waits until who has borrowed it is done, and nobody else may."""
+        with self._lent:
+            self._idle = False
+
+    def hand_over(self) -> Workspace | None:
+        """Its workspace, from now on the caller's; the rollout stays where it is."""
+        with self._lock:
+            workspace, self.workspace = self.workspace, None
+            self.at = self.base = None
+        return workspace
+
     def drop(self) -> None:
         """Let go of the workspace; the rollout stays where it is."""
-        with self._lock:
-            old, self.workspace = self.workspace, None
-            self.at = self.base = None
+        old = self.hand_over()
         if old is not None:
             old.close()
 

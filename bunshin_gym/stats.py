@@ -25,8 +25,11 @@ class Stats:
     actions are no calls. `saved_seconds` is what the calls of hits and waits had taken when they were run.
     `hits_by_state` of the hits were made at another node of the state, `saved_by_state` are their seconds. `audits` of
     the hits were run again; `false_hits` of those gave something else, and `false_hit_calls` says which calls.
+    `drafts` of the misses were answered by a draft, one of `drafts_proposed` of which `drafts_begun` were run and
+    `drafts_squashed` thrown away; those that were adopted have saved `drafts_saved_seconds`, those that were not have
+    spent `drafts_wasted_seconds` in the background.
     `seconds` holds the time spent per stage (`prepare`, `fork`, `replay`, `run`, `digest`, `snapshot`, `freeze`,
-    `verify`, `audit`, `wait`), summed over threads. What is timed is also noted in `events`, where there are any.
+    `verify`, `audit`, `wait`, `draft`), summed over threads. What is timed is also noted in `events`, if there are any.
     `recalled` steps came from the file of a tree; `stale` ones were in it, but of another task, image, machine or
     package, and are not used.
     """
@@ -59,6 +62,11 @@ class Stats:
     audits_failed: int = 0
     audits_skipped: int = 0
     false_hits: int = 0
+    drafts_proposed: int = 0
+    drafts_begun: int = 0
+    drafts_squashed: int = 0
+    drafts_saved_seconds: float = 0.0
+    drafts_wasted_seconds: float = 0.0
     saved_seconds: float = 0.0
     saved_by_state: float = 0.0
     false_hit_calls: list[str] = field(default_factory=list)

@@ -187,6 +187,13 @@ class Workspace:
         """Interrupt the running call, as Ctrl-C would; it returns to whoever made it. Does nothing when none runs."""
         self._open("interrupt").interrupt()
 
+    def background(self, on: bool) -> bool:
+        """Let it run only where nobody else wants the processor (`on`), or as everybody again; also while a call runs.
+
+        False, and nothing is changed, where that cannot be done: ordinary users may not end it again (RLIMIT_NICE).
+        """
+        return self._open("change the priority").background(on)
+
     # -- files
 
     def write_file(self, path: str, data: bytes | BinaryIO, mode: int | None = None) -> None:

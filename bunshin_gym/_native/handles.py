@@ -189,6 +189,10 @@ class WorkspaceHandle(_Handle):
         with self as pointer:
             _check(_lib().bunshin_workspace_freeze(pointer))
 
+    def background(self, on: bool) -> None:
+        with self as pointer:
+            _check(_lib().bunshin_workspace_background(pointer, int(on)))
+
     def seal(self, timeout: float) -> SnapshotHandle:
         snapshot = c_void_p()
         with self as pointer:

@@ -73,6 +73,7 @@ SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "bunshin_workspace_digest": (ERROR, (HANDLE, *BLOB, POINTER(c_void_p))),
     "bunshin_text_destroy": (None, (c_void_p,)),
     "bunshin_workspace_freeze": (ERROR, (HANDLE,)),
+    "bunshin_workspace_background": (ERROR, (HANDLE, c_int32)),
     "bunshin_workspace_seal": (ERROR, (HANDLE, c_double, POINTER(HANDLE))),
     "bunshin_workspace_release": (ERROR, (HANDLE,)),
     "bunshin_workspace_replace": (None, (HANDLE, HANDLE)),

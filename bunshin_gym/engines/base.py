@@ -48,6 +48,9 @@ class EngineWorkspace(Protocol):
     def freeze(self) -> None:
         """Stop every process for good, here and in forks; what later calls start runs."""
 
+    def background(self, on: bool) -> bool:
+        """Let it run only where nobody else wants the processor, or end that; False where this cannot be done."""
+
     def snapshot(self) -> EngineSnapshot: ...
 
     def restore(self, snapshot: Any) -> None:

@@ -119,6 +119,7 @@ class DummyWorkspace:
         self.session = session
         self.base = base
         self.calls = 0
+        self.in_background = False
         self._ended = ""
 
     @property
@@ -283,6 +284,10 @@ class DummyWorkspace:
     def digest(self, origin: bytes) -> StateDigest:
         self._living("digest")
         return dummy_digest.digest(self.session, origin)
+
+    def background(self, on: bool) -> bool:
+        self.in_background = on
+        return True
 
     def memory(self) -> MemoryUsage:
         self._living("measure memory")

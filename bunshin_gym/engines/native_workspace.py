@@ -195,6 +195,15 @@ class NativeWorkspace:
     def restore(self, snapshot: NativeSnapshot) -> None:
         self._become(snapshot.rebuild())
 
+    def background(self, on: bool) -> bool:
+        try:
+            self._handle.background(on)
+        except NativeFailure as failure:
+            if failure.code in (codes.UNSUPPORTED, codes.LOST):
+                return False
+            raise public_error(failure) from failure
+        return True
+
     # -- looking
 
     def digest(self, origin: bytes) -> StateDigest:

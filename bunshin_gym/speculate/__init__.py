@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bunshin_gym.speculate.callback import Callback, Predict
+from bunshin_gym.speculate.drafts import Drafts
+from bunshin_gym.speculate.ready import mixed
 from bunshin_gym.speculate.seam import Draft, NullSpeculator, Speculator
 
-__all__ = ["Draft", "NullSpeculator", "Speculator"]
+__all__ = ["Callback", "Draft", "Drafts", "NullSpeculator", "Predict", "Speculator", "mixed"]

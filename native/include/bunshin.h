@@ -146,6 +146,12 @@ void bunshin_text_destroy(char *text);
  */
 struct bunshin_error *bunshin_workspace_freeze(struct bunshin_workspace *workspace);
 
+/*
+ * on 1: the workspace's processes run only where nobody else wants the processor; 0: as all others again. May be called while a
+ * call runs. Fails with BUNSHIN_ERROR_UNSUPPORTED where this user could not end it again (no CAP_SYS_NICE, no RLIMIT_NICE).
+ */
+struct bunshin_error *bunshin_workspace_background(struct bunshin_workspace *workspace, int32_t on);
+
 /* ---- snapshot and fork ---- */
 
 /*

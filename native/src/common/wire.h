@@ -30,6 +30,7 @@ enum wire_verb {
     WIRE_REMOVE,    /* payload: a path; answered when it is gone, if there is a reply socket */
     WIRE_FLUSH,
     WIRE_MERGE,     /* payload: records {target, layer…}, one a mount point; answered when done */
+    WIRE_BACKGROUND, /* args: id, on */
     /* to pid 1 of a workspace */
     WIRE_CALL = 32, /* payload: records; args: timeout in ns */
     WIRE_OUTPUT,    /* args: call */

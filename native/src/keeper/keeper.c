@@ -37,6 +37,7 @@ struct keeper {
     struct remover *removers;
     int flush_reply; /* who waits until no remover runs, or -1 */
     bool ending;
+    enum { UNTRIED, CAN_END, CANNOT_END } background; /* whether what is put into the background could be called back */
 };
 
 static int take_fd(struct wire *request, uint32_t i) {
@@ -92,6 +93,19 @@ static void keeper_end(struct keeper *keeper, int64_t id, int reply) {
     wire_answer(reply, NULL); /* it ended before */
     if (reply >= 0)
         close(reply);
+}
+
+/* Puts a workspace into the background, or calls it back. One that is gone has no priority: that is no error. */
+static struct bunshin_error *keeper_background(struct keeper *keeper, int64_t id, bool on) {
+    if (keeper->background == UNTRIED)
+        keeper->background = background_can_end() ? CAN_END : CANNOT_END;
+    if (keeper->background == CANNOT_END)
+        return bunshin_error_new(BUNSHIN_ERROR_UNSUPPORTED, EPERM,
+                                 "cannot run a workspace in the background: this user may not end that again (RLIMIT_NICE)");
+    for (struct ward *ward = keeper->wards; ward; ward = ward->next)
+        if (ward->id == id)
+            return background_set(ward->pid, &ward->groups, on);
+    return NULL;
 }
 
 static void keeper_remove(struct keeper *keeper, const char *path, int reply) {
@@ -198,6 +212,13 @@ static void keeper_handle(struct keeper *keeper, struct wire *request) {
     case WIRE_MERGE:
         keeper_merge(keeper, request, take_fd(request, 0));
         break;
+    case WIRE_BACKGROUND: {
+        int reply = take_fd(request, 0);
+        wire_answer(reply, keeper_background(keeper, request->argument[0], request->argument[1]));
+        if (reply >= 0)
+            close(reply);
+        break;
+    }
     case WIRE_FLUSH:
         if (keeper->flush_reply >= 0)
             close(keeper->flush_reply);

@@ -39,6 +39,10 @@ struct bunshin_error *spawn_prepare(void) MUST_CHECK;
 bool remove_tree(const char *path);
 bool remove_tree_at(int directory, const char *name);
 
+/* priority.c: lets a workspace run only where nobody else wants the processor, or ends that; whether it could be ended. */
+struct bunshin_error *background_set(pid_t root, const struct cgroup_set *groups, bool on) MUST_CHECK;
+bool background_can_end(void);
+
 /* merge.c: makes one layer (a directory) of several, top first; false when something failed. */
 bool merge_layers(const char *target, const char *const *layers, size_t count);
 

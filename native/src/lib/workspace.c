@@ -241,6 +241,18 @@ struct bunshin_error *bunshin_workspace_freeze(struct bunshin_workspace *workspa
     return NULL;
 }
 
+struct bunshin_error *bunshin_workspace_background(struct bunshin_workspace *workspace, int32_t on) {
+    TRY(context_check_owner(workspace->context));
+    pthread_mutex_lock(&workspace->lock);
+    int64_t id = workspace->id;
+    pthread_mutex_unlock(&workspace->lock);
+    struct request request = {.verb = WIRE_BACKGROUND, .argument = {id, on}, .timeout_ms = LOOK_PATIENCE_MS};
+    struct wire answer;
+    TRY(request_run(workspace->context->socket, &request, "cannot change the priority of a workspace", &answer));
+    wire_deinit(&answer);
+    return NULL;
+}
+
 /* ---- looking ---- */
 
 struct bunshin_error *bunshin_workspace_open(struct bunshin_workspace *workspace, const char *path, int32_t flags, uint32_t mode,
