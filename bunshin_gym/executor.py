@@ -34,7 +34,7 @@ from bunshin_gym.place import Place
 from bunshin_gym.policy import DefaultPolicy, Site, SnapshotPolicy
 from bunshin_gym.recall import Recall, Stamper
 from bunshin_gym.rollout import Anchor, Rollout
-from bunshin_gym.speculate import Callback, Drafts, NullSpeculator, Predict, Speculator, mixed
+from bunshin_gym.speculate import Predict, Speculator, ready
 from bunshin_gym.stats import Stats
 from bunshin_gym.tools import ExitReason, ToolCall, ToolResult
 from bunshin_gym.tree import Closable, Edge, Node, Step, Tree
@@ -104,10 +104,7 @@ class Executor:
         self.auditor = Auditor(self.tree, self._materialiser, self.stats, self._discard, audit if cache else 0.0)
         self._arrivals = Arrivals(self.tree, self._materialiser, self._discard, cache=cache)
         self.recall = Recall(self.tree, self.stats, saved, digests=self._digests)
-        if speculator is None and speculate:
-            mix = mixed() if predict is None else mixed(Callback(predict))
-            speculator = Drafts(speculate, mix, self._materialiser, self.tree, self.stats)
-        self.speculator = speculator if speculator is not None else NullSpeculator()
+        self.speculator = speculator or ready(speculate, predict, self._materialiser, self.tree, self.stats)
         self._flights = Flights()
         self._lock = threading.Lock()
         self._root_locks: dict[Hashable, threading.Lock] = {}
