@@ -107,6 +107,7 @@ def replay(
     trees: TreeFile | None = None,
     watch: bool = False,
     on_call: Callable[[ToolResult], None] | None = None,
+    on_stats: Callable[[str, Stats], None] = lambda name, stats: None,
 ) -> TaskReport:
     """Make the task's rollouts (the first `rollouts` of them) again, `jobs` at a time, and compare.
 
@@ -116,6 +117,7 @@ def replay(
     """
     chosen = task.rollouts[:rollouts]
     report = TaskReport(task.name, rollouts=len(chosen))
+    on_stats(task.name, report.stats)
     start = time.perf_counter()
     spec = spec_of(task, engine)
     report.setup_seconds = time.perf_counter() - start

@@ -64,13 +64,14 @@ def play_taskset(
     trees: TreeFile | None = None,
     watch: bool = False,
     on_task: Callable[[str, int], None] = lambda name, calls: None,
+    on_stats: Callable[[str, Stats], None] = lambda name, stats: None,
     on_call: Callable[[ToolResult], None] | None = None,
 ) -> list[TasksetReport]:
     """Play `rollouts` rollouts of each task whose name matches `pattern` (a glob), task after task.
 
     With `trees` they go on with the call trees that are saved in it, and leave theirs there. With `watch`, each report
-    has a `run` for a page. Raises TaskError where no name matches. What goes wrong in a rollout is in its task's
-    `failures`.
+    has a `run` for a page. `on_stats` gets each task's name and its statistics when it begins; they go on counting.
+    Raises TaskError where no name matches. What goes wrong in a rollout is in its task's `failures`.
     """
     chosen = [task for task in tasks if not pattern or fnmatchcase(task.name, pattern)]
     if not chosen:
@@ -83,6 +84,7 @@ def play_taskset(
         watched = Watch() if watch else None
         events = watched.events if watched is not None else None
         executor = Executor(cache=cache, share=share, group=rollouts, saved=trees, events=events)
+        on_stats(task.name, executor.stats)
         group = Group(
             executor,
             task.name,

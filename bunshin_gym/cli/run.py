@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bunshin_gym import traces
-from bunshin_gym.cli import reports
+from bunshin_gym.cli import reports, serving
 from bunshin_gym.cli.terminal import Progress, table
 from bunshin_gym.errors import TaskError
 from bunshin_gym.replay import TaskReport, replay
@@ -50,6 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="go on with the call trees saved there, if any, and save them at the end",
     )
     reports.option(how)
+    serving.option(how)
     how.add_argument(
         "--baseline", action="store_true", help="with --report: play each task without cache and sharing, too"
     )
@@ -64,18 +65,19 @@ def main(args: argparse.Namespace) -> int:
     if args.tree is not None and not args.cache:
         raise TaskError("--tree and --no-cache cannot be given together")
     trees = TreeFile.read_if_there(args.tree) if args.tree is not None else None
-    code = run_what(args, trees)
+    with serving.served(args.metrics) as told:
+        code = run_what(args, trees, told)
     if trees is not None:
         trees.write(args.tree)
     return code
 
 
-def run_what(args: argparse.Namespace, trees: TreeFile | None) -> int:
+def run_what(args: argparse.Namespace, trees: TreeFile | None, told: serving.Told) -> int:
     if args.taskset is not None:
-        return run_taskset(args, trees)
+        return run_taskset(args, trees, told)
     if args.tasks is None or args.trajectories is None:
         raise TaskError("nothing to run: give --taskset NAME, or --tasks FILE and --trajectories FILE")
-    return run_traces(args, trees)
+    return run_traces(args, trees, told)
 
 
 def beside(ours: Run | None, theirs: Run | None) -> None:
@@ -91,7 +93,7 @@ def engine_of(args: argparse.Namespace) -> str:
 # -- recordings
 
 
-def run_traces(args: argparse.Namespace, trees: TreeFile | None) -> int:
+def run_traces(args: argparse.Namespace, trees: TreeFile | None, told: serving.Told) -> int:
     chosen = traces.load(args.tasks, args.trajectories, args.task)
     if not chosen:
         raise TaskError(
@@ -109,7 +111,7 @@ def run_traces(args: argparse.Namespace, trees: TreeFile | None) -> int:
                 "watch": args.report is not None,
                 "on_call": progress.advance,
             }
-            report = replay(task, cache=args.cache, share=args.share, trees=trees, **options)
+            report = replay(task, cache=args.cache, share=args.share, trees=trees, on_stats=told, **options)
             if args.baseline:
                 progress.start(f"[{number}/{len(chosen)}] {task.name}, {BASELINE}", calls)
                 beside(report.run, replay(task, cache=False, share=False, **options).run)
@@ -170,7 +172,7 @@ def trace_row(name: str, reports: Sequence[TaskReport]) -> tuple[object, ...]:
 # -- tasksets
 
 
-def run_taskset(args: argparse.Namespace, trees: TreeFile | None) -> int:
+def run_taskset(args: argparse.Namespace, trees: TreeFile | None, told: serving.Told) -> int:
     tasks = Taskset.load(args.taskset)
     with Progress(quiet=args.json) as progress:
         options = {
@@ -181,7 +183,8 @@ def run_taskset(args: argparse.Namespace, trees: TreeFile | None) -> int:
             "watch": args.report is not None,
             "on_call": progress.advance,
         }
-        done = play_taskset(tasks, cache=args.cache, share=args.share, trees=trees, on_task=progress.start, **options)
+        ours = {"cache": args.cache, "share": args.share, "trees": trees, "on_stats": told}
+        done = play_taskset(tasks, on_task=progress.start, **ours, **options)
         if args.baseline:
 
             def start(name: str, calls: int) -> None:
