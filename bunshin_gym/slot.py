@@ -21,10 +21,12 @@ __all__ = [
     "Landed",
     "Sent",
     "Slot",
+    "check_arguments",
     "failed_reset",
     "failure",
     "ids_of",
     "infos_of",
+    "numbers_of",
     "options_of_each",
     "seeds_of_each",
     "start_closing",
@@ -108,6 +110,26 @@ def ids_of(landed: Sequence[Landed]) -> dict[str, Any]:
     return {"env_id": numbers, "_env_id": np.ones(len(landed), dtype=np.bool_)}
 
 
+def check_arguments(
+    num_envs: int,
+    max_episode_steps: int | None,
+    step_timeout: float | None,
+    group_size: int | None,
+    prepare_ahead: int | None,
+) -> None:
+    """Raise ValueError where the arguments of a vector environment make no sense."""
+    if num_envs < 1:
+        raise ValueError(f"num_envs must be at least 1, not {num_envs}")
+    if group_size is not None and (group_size < 1 or num_envs % group_size):
+        raise ValueError(f"num_envs must be a multiple of group_size: {num_envs} is none of {group_size}")
+    if prepare_ahead is not None and (prepare_ahead < 0 or group_size is None):
+        raise ValueError(f"prepare_ahead must be 0 or more, and needs a group_size, not {prepare_ahead}")
+    if max_episode_steps is not None and max_episode_steps < 1:
+        raise ValueError(f"max_episode_steps must be at least 1, not {max_episode_steps}")
+    if step_timeout is not None and not step_timeout > 0:
+        raise ValueError(f"step_timeout must be a positive number of seconds or None, not {step_timeout!r}")
+
+
 def failed_reset(why: str) -> Transition:
     """What an automatic reset gives that failed."""
     return failure(f"[the environment could not be reset: {why}]", "reset_failed")
@@ -131,6 +153,19 @@ def start_closing(close: Callable[[], None], name: str) -> Worker:
     worker.submit(close)
     worker.stop()
     return worker
+
+
+def numbers_of(ids: Sequence[int] | NDArray[np.integer[Any]], n: int) -> list[int]:
+    """The environments that `ids` names. Raises TypeError and ValueError for what names none of the n, or one twice."""
+    array = np.asarray(ids)
+    if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
+        raise TypeError(f"ids must be a list or a one-dimensional array of whole numbers, not {ids!r}")
+    numbers = [int(i) for i in array]
+    if wrong := [i for i in numbers if not 0 <= i < n]:
+        raise ValueError(f"there are environments 0 to {n - 1}, not {wrong}")
+    if len(set(numbers)) != len(numbers):
+        raise ValueError(f"ids must name each environment once, not {numbers}")
+    return numbers
 
 
 def seeds_of_each(seed: int | Sequence[int | None] | None, n: int) -> list[int | None]:

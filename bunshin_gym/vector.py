@@ -23,7 +23,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from types import TracebackType
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
@@ -38,10 +39,12 @@ from bunshin_gym.slot import (
     Landed,
     Sent,
     Slot,
+    check_arguments,
     failed_reset,
     failure,
     ids_of,
     infos_of,
+    numbers_of,
     options_of_each,
     seeds_of_each,
     start_closing,
@@ -97,16 +100,7 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         prepare_ahead: int | None = None,
         **options: Any,
     ) -> None:
-        if num_envs < 1:
-            raise ValueError(f"num_envs must be at least 1, not {num_envs}")
-        if group_size is not None and (group_size < 1 or num_envs % group_size):
-            raise ValueError(f"num_envs must be a multiple of group_size: {num_envs} is none of {group_size}")
-        if prepare_ahead is not None and (prepare_ahead < 0 or group_size is None):
-            raise ValueError(f"prepare_ahead must be 0 or more, and needs a group_size, not {prepare_ahead}")
-        if max_episode_steps is not None and max_episode_steps < 1:
-            raise ValueError(f"max_episode_steps must be at least 1, not {max_episode_steps}")
-        if step_timeout is not None and not step_timeout > 0:
-            raise ValueError(f"step_timeout must be a positive number of seconds or None, not {step_timeout!r}")
+        check_arguments(num_envs, max_episode_steps, step_timeout, group_size, prepare_ahead)
         self.num_envs = num_envs
         self.max_episode_steps = max_episode_steps
         self.autoreset_mode = AutoresetMode(autoreset_mode)
@@ -211,10 +205,12 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         otherwise, ResetNeeded where an episode has to be begun first, and sends nothing then.
         """
         self._check_open("step")
-        numbers = list(range(self.num_envs)) if ids is None else self._numbers(ids)
+        numbers = list(range(self.num_envs)) if ids is None else numbers_of(ids, self.num_envs)
         if busy := [i for i in numbers if self._is_out(i)]:
             which = "the last steps have" if ids is None else f"the last steps of environments {busy} have"
             raise RuntimeError(f"cannot send: {which} not been received; call recv() first")
+        if isinstance(actions, (str, bytes)):
+            raise TypeError(f"actions must be a sequence, one for each environment, not a single text: {actions!r:.80}")
         actions = list(actions)
         if len(actions) != len(numbers):
             raise ValueError(f"there must be one action for each of {len(numbers)} environments, not {len(actions)}")
@@ -306,17 +302,6 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
     def _batch(self, observations: list[Any]) -> Any:
         return tuple(observations)
 
-    def _numbers(self, ids: Sequence[int] | NDArray[np.integer[Any]]) -> list[int]:
-        array = np.asarray(ids)
-        if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
-            raise TypeError(f"ids must be a list or a one-dimensional array of whole numbers, not {ids!r}")
-        numbers = [int(i) for i in array]
-        if wrong := [i for i in numbers if not 0 <= i < self.num_envs]:
-            raise ValueError(f"there are environments 0 to {self.num_envs - 1}, not {wrong}")
-        if len(set(numbers)) != len(numbers):
-            raise ValueError(f"ids must name each environment once, not {numbers}")
-        return numbers
-
     def _is_out(self, number: int) -> bool:
         """Whether a step of that environment is under way, or has not been received."""
         return number in self._sent or any(one.number == number for one in self._landed)
@@ -405,8 +390,13 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
         return tuple(slot.env for slot in self._slots)
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method of each environment, or get an attribute."""
+        """Call a method of each environment, one after the other, or get an attribute.
+
+        Raises RuntimeError for a method while steps are out, ClosedEnvironmentError, and AttributeError.
+        """
         values = [getattr(env, name) for env in self.envs]
+        if any(map(callable, values)):
+            self._check_idle(f"call {name}")
         return tuple(value(*args, **kwargs) if callable(value) else value for value in values)
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
@@ -483,6 +473,12 @@ class BunshinVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
             done.append(self._templates.join(max(0.0, ends - time.monotonic())))
         if not all(done):
             _log.warning("close() did not wait for %d of its threads any longer", done.count(False))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
 
     def _check_open(self, step: str) -> None:
         if self.closed:
