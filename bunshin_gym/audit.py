@@ -98,7 +98,8 @@ class Auditor:
                 self._busy = True
                 self._changed.notify_all()
             try:
-                self._audit(rollout, step)
+                with self._materialiser.ledger.parking.using(rollout):
+                    self._audit(rollout, step)
             except Exception as error:  # whatever it is, the next audit is to be made, and who drains is not to wait
                 self._stats.add(audits_failed=1)
                 level = logging.INFO if isinstance(error, BunshinError) else logging.ERROR

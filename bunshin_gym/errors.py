@@ -12,6 +12,7 @@ __all__ = [
     "ForkError",
     "ImageError",
     "InvalidToolCall",
+    "MemoryBudgetExceeded",
     "PoolClosed",
     "RolloutOver",
     "SnapshotClosed",
@@ -42,6 +43,10 @@ class WorkspaceLost(WorkspaceError):
 
 class WorkspaceBusy(WorkspaceError):
     """A call was sent to a session while another one is running. Names the running call and the ways on."""
+
+
+class MemoryBudgetExceeded(WorkspaceError, TimeoutError):
+    """The memory budget has had no room for one more workspace for as long as one was ready to wait."""
 
 
 class ForkError(WorkspaceError):

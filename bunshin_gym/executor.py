@@ -25,6 +25,7 @@ from typing import Literal
 
 from bunshin_gym.arrive import Arrivals
 from bunshin_gym.audit import Auditor
+from bunshin_gym.budget import Ledger, at_work
 from bunshin_gym.errors import ForkError, TaskError, TreeFileError, WorkspaceError, WorkspaceLost
 from bunshin_gym.events import Events
 from bunshin_gym.flight import Flight, Flights, Landing, Remembered
@@ -63,8 +64,9 @@ class Executor:
         predict: names calls that may come next, with probabilities: see `speculate.Predict`.
         policy, tree, speculator, stats: in place of the usual ones.
         events: where all that is done is noted; None: nowhere.
+        memory_budget: bytes, or "8G", for all that is held (see `budget`); who finds no room waits `memory_patience` s.
 
-    Raises ValueError for a `key` or `audit` that is none, and for `saved` without a cache by state.
+    Raises ValueError for an argument that is none of these, and for `saved` without a cache by state.
     """
 
     def __init__(
@@ -84,6 +86,8 @@ class Executor:
         stats: Stats | None = None,
         events: Events | None = None,
         saved: TreeFile | str | os.PathLike[str] | None = None,
+        memory_budget: str | int | None = None,
+        memory_patience: float = 300.0,
     ) -> None:
         if key not in ("state", "history"):
             raise ValueError(f"key must be 'state' or 'history', not {key!r}")
@@ -100,7 +104,8 @@ class Executor:
         self.stats = stats if stats is not None else Stats()
         self.events = self.stats.events = events
         self._digests = cache and key == "state"
-        self._materialiser = Materialiser(self.tree, self.stats, self._discard, digests=self._digests)
+        self.ledger = Ledger(memory_budget, memory_patience, self.stats)
+        self._materialiser = Materialiser(self.tree, self.stats, self._discard, self.ledger, digests=self._digests)
         self.auditor = Auditor(self.tree, self._materialiser, self.stats, self._discard, audit if cache else 0.0)
         self._arrivals = Arrivals(self.tree, self._materialiser, self._discard, cache=cache)
         self.recall = Recall(self.tree, self.stats, saved, digests=self._digests)
@@ -137,15 +142,16 @@ class Executor:
             if root not in prepared:
                 prepared[root] = prepare
                 try:
-                    workspace = self._materialiser.fresh(root)
-                    try:
-                        self._discard(self.recall.plant(root, key, workspace, stamp))
-                        if self.share:
-                            self._seal_root(root, workspace)
-                        rollout.adopt(workspace, root)
-                    except BaseException:
-                        workspace.close()
-                        raise
+                    with self.ledger.room(rollout):
+                        workspace = self._materialiser.fresh(root)
+                        try:
+                            self._discard(self.recall.plant(root, key, workspace, stamp))
+                            if self.share:
+                                self._seal_root(root, workspace)
+                            rollout.adopt(workspace, root)
+                        except BaseException:
+                            workspace.close()
+                            raise
                 except BaseException:
                     prepared.pop(root, None)
                     raise
@@ -244,6 +250,7 @@ class Executor:
         self.speculator.observe(rollout)  # 5
         return step.result
 
+    @at_work
     def _execute(self, rollout: Rollout, edge: Edge, flight: Flight | None = None) -> ToolResult:
         """Steps 2 to 5: the call is really run, perhaps while others wait for it."""
         self.stats.add(misses=1)
@@ -336,6 +343,7 @@ class Executor:
                     return self._judge(rollout, verifier, freeze)
         return self._judge(rollout, verifier, freeze)
 
+    @at_work
     def _judge(self, rollout: Rollout, verifier: Callable[[Workspace], float], freeze: bool) -> float:
         workspace = self._materialiser.bring(rollout)
         node = rollout.node
@@ -428,6 +436,7 @@ class Executor:
         with self._lock:
             self._closed = True
             self._materialiser.prepare.clear()
+        self.ledger.close()
         self.auditor.close()
         self.speculator.close()
         _close_all(self.tree.clear())

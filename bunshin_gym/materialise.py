@@ -13,8 +13,10 @@ import secrets
 from collections.abc import Callable, Iterable
 from typing import cast
 
+from bunshin_gym.budget import Ledger
 from bunshin_gym.errors import WorkspaceError, WorkspaceLost
 from bunshin_gym.frozen import Given
+from bunshin_gym.kept import Kept
 from bunshin_gym.looks import agree, of, strict
 from bunshin_gym.rollout import Rollout
 from bunshin_gym.state import DIGEST_SIZE, StateDigest, combine
@@ -39,9 +41,14 @@ _log = logging.getLogger("bunshin_gym")
 class Materialiser:
     """Brings workspaces to nodes. `discard` closes what the tree lets go of; `digests` says whether states count."""
 
-    def __init__(self, tree: Tree, stats: Stats, discard: Callable[[list[Closable]], None], *, digests: bool) -> None:
+    def __init__(
+        self, tree: Tree, stats: Stats, discard: Callable[[list[Closable]], None], ledger: Ledger,
+        *, digests: bool,
+    ) -> None:  # fmt: skip
         self.tree = tree
         self.stats = stats
+        self.ledger = ledger
+        ledger.register(Kept(tree, ledger, discard, unreplayable))
         self.digests = digests
         self.prepare: dict[Node, Prepare] = {}
         self._discard = discard
@@ -58,6 +65,7 @@ class Materialiser:
             self.stats.add(lost=1)
             rollout.drop()
             raise WorkspaceLost("cannot run the call: the workspace is gone")
+        self.wake(rollout)
         if own is not None and rollout.stands(node, strict=strict):
             return own
         base = self._base(rollout, strict=strict) if own is not None else None
@@ -65,7 +73,8 @@ class Materialiser:
         found = self.tree.nearest(node, strict=strict, notices=_notices)
         try:
             if base is None or (found is not None and _cheaper(found[1], base, node)):
-                base = self._fork_into(rollout, found, node)
+                with self.ledger.room(rollout):
+                    base = self._fork_into(rollout, found, node)
         finally:
             if found is not None:
                 self._discard(self.tree.unpin(found[0]))
@@ -78,6 +87,14 @@ class Materialiser:
         if self.digests and rollout.strict is None and rollout.at is not None and not rollout.at.private:
             rollout.strict = self._settle(rollout.workspace, rollout.at)
         return rollout.workspace
+
+    def wake(self, rollout: Rollout) -> None:
+        """Bring the rollout's workspace back where it is parked. Raises ForkError and MemoryBudgetExceeded."""
+        workspace = rollout.workspace
+        if workspace is not None and workspace.parked:
+            with self.ledger.room(rollout), self.stats.timed("wake"):
+                workspace.wake()
+            self.stats.add(woken=1)
 
     def _base(self, rollout: Rollout, *, strict: bool) -> Node | None:
         """Where in the rollout's history its workspace stands, if the way from there can be made up for in it."""

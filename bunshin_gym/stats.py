@@ -29,7 +29,9 @@ class Stats:
     `drafts_squashed` thrown away; those that were adopted have saved `drafts_saved_seconds`, those that were not have
     spent `drafts_wasted_seconds` in the background.
     `seconds` holds the time spent per stage (`prepare`, `fork`, `replay`, `run`, `digest`, `snapshot`, `freeze`,
-    `verify`, `audit`, `wait`, `draft`), summed over threads. What is timed is also noted in `events`, if there are any.
+    `verify`, `audit`, `wait`, `draft`, `park`, `wake`; `budget`: waiting for memory), summed over threads. What is
+    timed is also noted in `events`, if there are any. With a memory budget, `memory` is what is held, in bytes by kind ("stores"
+    are the page stores, which many share), and `memory_peak` the most that was; `parked` and `woken` count workspaces.
     `recalled` steps came from the file of a tree; `stale` ones were in it, but of another task, image, machine or
     package, and are not used.
     """
@@ -67,6 +69,10 @@ class Stats:
     drafts_squashed: int = 0
     drafts_saved_seconds: float = 0.0
     drafts_wasted_seconds: float = 0.0
+    parked: int = 0
+    woken: int = 0
+    memory_peak: int = 0
+    memory: dict[str, int] = field(default_factory=dict)
     saved_seconds: float = 0.0
     saved_by_state: float = 0.0
     false_hit_calls: list[str] = field(default_factory=list)
@@ -79,6 +85,12 @@ class Stats:
         with self._lock:
             for name, amount in amounts.items():
                 setattr(self, name, getattr(self, name) + amount)
+
+    def holds(self, memory: dict[str, int], total: int) -> None:
+        """What is held by now."""
+        with self._lock:
+            self.memory = memory
+            self.memory_peak = max(self.memory_peak, total)
 
     def false_hit(self, call: str) -> None:
         """Count a false hit; the first hundred calls are kept by name."""
@@ -112,4 +124,5 @@ class Stats:
         """A copy as plain values, for printing and JSON."""
         with self._lock:
             public = {f.name: getattr(self, f.name) for f in fields(self) if not f.name.startswith("_")}
-            return public | {"seconds": dict(self.seconds), "false_hit_calls": list(self.false_hit_calls)}
+            copies = {"seconds": dict(self.seconds), "memory": dict(self.memory)}
+            return public | copies | {"false_hit_calls": list(self.false_hit_calls)}

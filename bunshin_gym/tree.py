@@ -287,6 +287,19 @@ class Tree:
                     gone += self._release(node)
             return gone
 
+    def snapshots(self) -> list[Closable]:
+        """All that are kept."""
+        with self._lock:
+            return [node.snapshot for node in self._held if node.snapshot is not None]
+
+    def shed(self, spare: Callable[[Node, Closable], bool]) -> list[Closable]:
+        """Let go of the snapshot used longest ago of those that nobody pins and that need not be spared, if any."""
+        with self._lock:
+            for node in self._held:
+                if node.pins == 0 and node.snapshot is not None and not spare(node, node.snapshot):
+                    return self._release(node)
+            return []
+
     def clear(self) -> list[Closable]:
         """Forget everything, pinned or not."""
         with self._lock:

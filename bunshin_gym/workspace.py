@@ -6,6 +6,9 @@ process they are dead handles, so that a child that exits does not take its pare
 
 A workspace is one session: one call at a time. `interrupt`, `read_output`, `memory`, `processes` and `close` may be
 used from other threads while a call runs; anything else is refused with `WorkspaceBusy`.
+
+A workspace that nobody uses can be *parked*: it is sealed and its processes end, and whatever is asked of it next wakes
+it. Nothing shows but the time that takes; inside, time has stood still. Who comes while it is being parked waits.
 """
 
 from __future__ import annotations
@@ -25,13 +28,23 @@ from bunshin_gym import engines, tools
 from bunshin_gym.errors import SnapshotClosed, WorkspaceBusy, WorkspaceError
 from bunshin_gym.frozen import check_seed, frozen_instant
 from bunshin_gym.tools import ToolCall, ToolResult
+from bunshin_gym.usage import ForkReport, Holding, MemoryUsage, ProcessInfo
 
 if TYPE_CHECKING:
     from bunshin_gym.engines.base import EngineSnapshot, EngineWorkspace
     from bunshin_gym.image import Image
     from bunshin_gym.state import StateDigest
 
-__all__ = ["ForkReport", "MemoryUsage", "ProcessInfo", "Snapshot", "Workspace", "WorkspaceSpec", "parse_size"]
+__all__ = [
+    "ForkReport",
+    "Holding",
+    "MemoryUsage",
+    "ProcessInfo",
+    "Snapshot",
+    "Workspace",
+    "WorkspaceSpec",
+    "parse_size",
+]
 
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -100,42 +113,6 @@ class WorkspaceSpec:
         check_seed(self.seed)
 
 
-@dataclass(frozen=True)
-class MemoryUsage:
-    """Bytes, summed over a workspace's processes: resident, proportional share, and private to it."""
-
-    rss: int
-    pss: int
-    private: int
-
-
-@dataclass(frozen=True)
-class ProcessInfo:
-    """One process as it is seen inside its workspace."""
-
-    pid: int
-    ppid: int
-    comm: str
-    threads: int = 1
-
-
-@dataclass(frozen=True)
-class ForkReport:
-    """What a seal or a rebuild cost: milliseconds per stage, processes, threads, bytes shared and copied.
-
-    Also what was left out (`skipped`), and what else there is to know of a fork (`notes`): the clocks of one that was
-    made long after its seal, connections to the outside that it has lost.
-    """
-
-    stages: Mapping[str, float] = field(default_factory=dict)
-    bytes_shared: int = 0
-    bytes_copied: int = 0
-    skipped: tuple[str, ...] = ()
-    processes: int = 0
-    threads: int = 0
-    notes: tuple[str, ...] = ()
-
-
 class Workspace:
     """A live container. Making one starts it; closing it (or leaving a `with`) leaves nothing behind.
 
@@ -158,8 +135,12 @@ class Workspace:
         self.spec = spec
         self._inner = inner
         self._owner = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._running: tuple[str, float] | None = None
+        self._lookers = 0
+        self._parking = False
+        self._parked: Snapshot | None = None
+        self._waking = threading.Lock()
         self._closed = False
 
     # -- calls
@@ -181,11 +162,14 @@ class Workspace:
 
     def read_output(self, call_id: int) -> ToolResult:
         """What background jobs of an earlier call have written since it returned (or since this was last asked)."""
-        return self._open("read output").read_output(call_id)
+        with self._looking("read output") as inner:
+            return inner.read_output(call_id)
 
     def interrupt(self) -> None:
         """Interrupt the running call, as Ctrl-C would; it returns to whoever made it. Does nothing when none runs."""
-        self._open("interrupt").interrupt()
+        inner = self._open("interrupt")
+        if not self.parked:
+            inner.interrupt()
 
     def background(self, on: bool) -> bool:
         """Let it run only where nobody else wants the processor (`on`), or as everybody again; also while a call runs.
@@ -238,15 +222,61 @@ class Workspace:
         with self._alone("restore"):
             self._inner.restore(snapshot._take("restore", self.spec.engine))
 
+    # -- parking
+
+    def park(self) -> None:
+        """Seal it and end its processes; what is asked of it next wakes it. Nothing where it is parked.
+
+        Raises UnsupportedResource, ForkError or WorkspaceLost; the workspace is unharmed by the first two. Raises
+        WorkspaceBusy while somebody uses it.
+        """
+        with self._lock:
+            self._await_parking()
+            self._open("park")
+            if self._parked is not None:
+                return
+            if self._running is not None or self._lookers:
+                raise WorkspaceBusy("cannot park: the workspace is in use")
+            self._parking = True
+        parked: Snapshot | None = None
+        try:
+            parked = Snapshot(self.spec, self._inner.park())
+        finally:
+            with self._lock:
+                self._parking = False
+                self._parked, closed = parked, self._closed
+                self._lock.notify_all()
+            if closed and parked is not None:
+                parked.close()
+
+    def wake(self) -> None:
+        """Bring a parked workspace back, as its next use would. Raises ForkError; it is parked still then."""
+        with self._looking("wake"):
+            return
+
+    @property
+    def parked(self) -> bool:
+        """Whether it has no processes for now."""
+        return self._parked is not None and not self._closed
+
     # -- looking
 
     def memory(self) -> MemoryUsage:
-        """Memory of the workspace's processes, in bytes."""
-        return self._open("measure memory").memory()
+        """Memory of the workspace's processes, in bytes: none while it is parked."""
+        inner = self._open("measure memory")
+        return MemoryUsage(0, 0, 0) if self.parked else inner.memory()
+
+    def holding(self) -> Holding:
+        """What it keeps in memory; does not wake it. Far cheaper than `memory`. Raises WorkspaceError."""
+        with self._lock:
+            self._open("measure memory")
+            parked = self._parked
+        return self._inner.holding() if parked is None else parked.holding()
 
     def processes(self) -> list[ProcessInfo]:
         """The workspace's processes, by their pids inside it."""
-        return self._open("list processes").processes()
+        with self._looking("list processes") as inner:
+            return inner.processes()
 
     def digest(self, origin: bytes | None = None) -> StateDigest:
         """The digest of what later calls can see: see `StateDigest`.
@@ -261,7 +291,7 @@ class Workspace:
     @property
     def alive(self) -> bool:
         """Whether the workspace is open and its first process lives."""
-        return not self._closed and self._owner == os.getpid() and self._inner.alive
+        return not self._closed and self._owner == os.getpid() and (self.parked or self._parking or self._inner.alive)
 
     @property
     def closed(self) -> bool:
@@ -281,8 +311,11 @@ class Workspace:
             if self._closed:
                 return
             self._closed = True
+            inner, parked = self._inner, self._parked
+        if parked is not None:
+            parked.close()
         if self._owner == os.getpid():
-            self._inner.close()
+            inner.close()
 
     def __enter__(self) -> Self:
         return self
@@ -297,7 +330,7 @@ class Workspace:
             self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "alive" if self.alive else "lost"
+        state = "closed" if self._closed else "parked" if self.parked else "alive" if self.alive else "lost"
         return f"<Workspace {self.spec.engine} {state}>"
 
     def _open(self, step: str) -> EngineWorkspace:
@@ -313,6 +346,7 @@ class Workspace:
     def _alone(self, step: str) -> Iterator[None]:
         """Hold the session for one step; refuse where another holds it."""
         with self._lock:
+            self._await_parking()
             self._open(step)
             if self._running is not None:
                 other, since = self._running
@@ -322,9 +356,46 @@ class Workspace:
                 )
             self._running = (step, time.monotonic())
         try:
+            self._bring_back(step)
             yield
         finally:
             self._running = None
+
+    @contextmanager
+    def _looking(self, step: str) -> Iterator[EngineWorkspace]:
+        """The engine's workspace, for what may be done beside a call; it is not parked meanwhile."""
+        with self._lock:
+            self._await_parking()
+            self._open(step)
+            self._lookers += 1
+        try:
+            self._bring_back(step)
+            yield self._open(step)
+        finally:
+            with self._lock:
+                self._lookers -= 1
+
+    def _await_parking(self) -> None:
+        """With the lock held: wait until it is parked, or is not. As long as a seal may take."""
+        self._lock.wait_for(lambda: not self._parking)
+
+    def _bring_back(self, step: str) -> None:
+        """Wake it where it is parked."""
+        with self._waking:
+            parked = self._parked
+            if parked is None:
+                return
+            try:
+                inner = parked._take(step, self.spec.engine).wake()
+            except SnapshotClosed:
+                self._open(step)  # says that it was closed meanwhile
+                raise
+            with self._lock:
+                self._inner, self._parked, closed = inner, None, self._closed
+            parked.close()
+            if closed:
+                inner.close()
+                self._open(step)
 
 
 class Snapshot:
@@ -354,6 +425,10 @@ class Snapshot:
     def memory(self) -> int:
         """The same as `size`."""
         return self.size
+
+    def holding(self) -> Holding:
+        """What it keeps in memory, alone and with others."""
+        return self._inner.holding() if not self._closed else Holding()
 
     @property
     def report(self) -> ForkReport:

@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import threading
 from collections.abc import Sequence
-from ctypes import POINTER, byref, c_char_p, c_int32, c_size_t, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int32, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import cache
 
@@ -179,6 +179,13 @@ class WorkspaceHandle(_Handle):
             _check(_lib().bunshin_workspace_processes(pointer, int(with_memory), byref(text)))
         return _text(text)
 
+    def holding(self) -> tuple[int, float]:
+        """Bytes its processes hold for themselves alone, and the seconds of processor time they have had. Cheap."""
+        size, cpu = c_uint64(), c_uint64()
+        with self as pointer:
+            _check(_lib().bunshin_workspace_holding(pointer, byref(size), byref(cpu)))
+        return size.value, cpu.value / 1e9
+
     def digest(self, request: bytes) -> str:
         text = c_void_p()
         with self as pointer:
@@ -193,10 +200,11 @@ class WorkspaceHandle(_Handle):
         with self as pointer:
             _check(_lib().bunshin_workspace_background(pointer, int(on)))
 
-    def seal(self, timeout: float) -> SnapshotHandle:
+    def seal(self, timeout: float, merged: int = 0) -> SnapshotHandle:
+        """`merged`: by bits, the workspace's stores whose pages are copied into the new one."""
         snapshot = c_void_p()
         with self as pointer:
-            _check(_lib().bunshin_workspace_seal(pointer, timeout, byref(snapshot)))
+            _check(_lib().bunshin_workspace_seal(pointer, timeout, merged, byref(snapshot)))
         assert snapshot.value
         return SnapshotHandle(snapshot.value)
 
@@ -247,6 +255,23 @@ class SnapshotHandle(_Handle):
     def size(self) -> int:
         with self as pointer:
             return int(_lib().bunshin_snapshot_size(pointer))
+
+    def holding(self) -> list[tuple[int, int]]:
+        """Identity and bytes of each memory file behind it, the image first."""
+        text = c_void_p()
+        with self as pointer:
+            _check(_lib().bunshin_snapshot_holding(pointer, byref(text)))
+        rows = [line.split() for line in _text(text).splitlines()]
+        return [(int(identity), int(size)) for identity, size in rows]
+
+    def spill(self, directory: str, which: int) -> None:
+        """Move memory files, by the bits of `which`, to a disk. They must be nobody else's. Until `recall` no forks."""
+        with self as pointer:
+            _check(_lib().bunshin_snapshot_spill(pointer, directory.encode(), which))
+
+    def recall(self) -> None:
+        with self as pointer:
+            _check(_lib().bunshin_snapshot_recall(pointer))
 
     @property
     def report(self) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bunshin_gym.errors import WorkspaceError
     from bunshin_gym.state import StateDigest
     from bunshin_gym.tools import ToolCall, ToolResult
-    from bunshin_gym.workspace import ForkReport, MemoryUsage, ProcessInfo, WorkspaceSpec
+    from bunshin_gym.workspace import ForkReport, Holding, MemoryUsage, ProcessInfo, WorkspaceSpec
 
 __all__ = ["Engine", "EngineSnapshot", "EngineWorkspace"]
 
@@ -56,7 +56,13 @@ class EngineWorkspace(Protocol):
     def restore(self, snapshot: Any) -> None:
         """Roll back to a snapshot of the same engine."""
 
+    def park(self) -> EngineSnapshot:
+        """Seal it and end it, at once: what comes back is what `wake` makes of the snapshot, once. All or nothing."""
+
     def memory(self) -> MemoryUsage: ...
+
+    def holding(self) -> Holding:
+        """What it keeps in memory, found out cheaply; from any thread."""
 
     def digest(self, origin: bytes) -> StateDigest:
         """What later calls can see. `origin` stands for what cannot be compared and has changed since the last one."""
@@ -78,6 +84,11 @@ class EngineSnapshot(Protocol):
 
     def fork(self, n: int) -> Sequence[EngineWorkspace | WorkspaceError]:
         """n children; one that failed is an error in its place."""
+
+    def wake(self) -> EngineWorkspace:
+        """The workspace that was parked as this. Raises ForkError, and can be tried again then."""
+
+    def holding(self) -> Holding: ...
 
     def close(self) -> None: ...
 

@@ -36,7 +36,7 @@ from bunshin_gym.errors import ForkError, UnsupportedResource, WorkspaceError, W
 from bunshin_gym.state import StateDigest
 from bunshin_gym.tools import ExitReason, ToolCall, ToolResult
 from bunshin_gym.tools.call import clip, lost
-from bunshin_gym.workspace import ForkReport, MemoryUsage, ProcessInfo, WorkspaceSpec
+from bunshin_gym.workspace import ForkReport, Holding, MemoryUsage, ProcessInfo, WorkspaceSpec
 
 __all__ = ["DummyEngine", "DummySnapshot", "DummyWorkspace", "Faults"]
 
@@ -263,6 +263,11 @@ class DummyWorkspace:
             raise ForkError("cannot seal: a fault was asked for")
         return DummySnapshot(self.engine, self.spec, self._sealed())
 
+    def park(self) -> DummySnapshot:
+        snapshot = self.snapshot()
+        self._end("it was parked")
+        return snapshot
+
     def _sealed(self) -> Session:
         try:
             return self.session.fork()
@@ -295,6 +300,9 @@ class DummyWorkspace:
         own = _PROCESS_BYTES * len(self.processes()) + files.private(self.base)
         shared = files.size() - files.private(self.base)
         return MemoryUsage(rss=own + shared, pss=own + shared // 2 if self.base else own + shared, private=own)
+
+    def holding(self) -> Holding:
+        return Holding(self.memory().private)
 
     def processes(self) -> list[ProcessInfo]:
         self._living("list processes")
@@ -337,6 +345,15 @@ class DummySnapshot:
             else self.engine.around(self.spec, self.sealed.fork(), dict(self.sealed.files.entries))
             for i in range(n)
         ]
+
+    def wake(self) -> DummyWorkspace:
+        (child,) = self.fork(1)
+        if isinstance(child, WorkspaceError):
+            raise child
+        return child
+
+    def holding(self) -> Holding:
+        return Holding(self.size)
 
     def close(self) -> None:
         self.sealed = Session(Files({}), {}, set(), "/")

@@ -23,6 +23,7 @@ from bunshin_gym.engines.native_features import describe
 from bunshin_gym.engines.native_layers import Layer, LayerPool
 from bunshin_gym.engines.native_plan import make_plan
 from bunshin_gym.engines.native_results import public_error
+from bunshin_gym.engines.native_stores import StoreCounts
 from bunshin_gym.engines.native_workspace import NativeSnapshot, NativeWorkspace
 from bunshin_gym.errors import EngineUnavailable, ImageError, WorkspaceLost
 from bunshin_gym.image import Image, MountPoint, state_parent
@@ -44,6 +45,7 @@ class NativeEngine:
             load()
         except OSError as error:
             raise EngineUnavailable(str(error)) from error
+        self.stores = StoreCounts()
         self._lock = threading.Lock()
         self._context: Context | None = None
         self._owner = 0
@@ -74,6 +76,11 @@ class NativeEngine:
                 self._owner = os.getpid()
                 atexit.register(self.shutdown)
             return self._context
+
+    @property
+    def disk(self) -> Path:
+        """Where what need not be in memory goes: where the layers lie."""
+        return self._state
 
     def shutdown(self) -> None:
         """End every workspace of this process. Runs by itself at exit."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 from collections.abc import Sequence
@@ -12,11 +13,12 @@ from bunshin_gym._native import NativeFailure, SnapshotHandle, WorkspaceHandle, 
 from bunshin_gym.engines import native_digest
 from bunshin_gym.engines.native_layers import Layer, Merge
 from bunshin_gym.engines.native_results import codes, public_error, public_report, public_result
+from bunshin_gym.engines.native_stores import Stores
 from bunshin_gym.errors import ForkError, WorkspaceError, WorkspaceLost
 from bunshin_gym.image import MountPoint
 from bunshin_gym.state import StateDigest
 from bunshin_gym.tools.call import ToolCall, ToolResult, clip, lost
-from bunshin_gym.workspace import ForkReport, MemoryUsage, ProcessInfo, WorkspaceSpec
+from bunshin_gym.workspace import ForkReport, Holding, MemoryUsage, ProcessInfo, WorkspaceSpec
 
 if TYPE_CHECKING:
     from bunshin_gym.engines.native import NativeEngine
@@ -25,16 +27,19 @@ __all__ = ["NativeSnapshot", "NativeWorkspace"]
 
 SEAL_TIMEOUT = 30.0
 
+_log = logging.getLogger("bunshin_gym")
+
 
 class NativeWorkspace:
     """A live workspace: a handle on its pid 1, its upper layer, and the sealed layers below."""
 
     def __init__(
         self, engine: NativeEngine, spec: WorkspaceSpec, mounts: tuple[MountPoint, ...],
-        handle: WorkspaceHandle, upper: Layer, sealed: tuple[Layer, ...],
+        handle: WorkspaceHandle, upper: Layer, sealed: tuple[Layer, ...], stores: Stores = (),
     ) -> None:  # fmt: skip
         self.engine, self.spec, self.mounts = engine, spec, mounts
         self.upper, self.sealed = upper, sealed
+        self.stores = engine.stores.hold(stores)
         self._handle = handle
         self._closed = False
         self._session = "shell"
@@ -160,15 +165,7 @@ class NativeWorkspace:
 
     def snapshot(self) -> NativeSnapshot:
         """Seal, and go on as a fork of the seal. Where anything fails, the frozen tree runs on as it was."""
-        try:
-            handle = self._handle.seal(SEAL_TIMEOUT)
-        except NativeFailure as failure:
-            raise public_error(failure) from failure
-        sealed = self._merge.take(self.sealed) if self._merge else self.sealed
-        self.upper.sums = dict(self._sums)
-        self._sums = {}
-        layers = (self.upper.hold(), *(layer.hold() for layer in sealed))
-        snapshot = NativeSnapshot(self, handle, layers)
+        snapshot = self._seal()
         try:
             child = snapshot.resume()
         except BaseException:
@@ -177,10 +174,35 @@ class NativeWorkspace:
             snapshot.close()
             raise
         self._become(child)
+        self.merge()
+        return snapshot
+
+    def merge(self) -> None:
+        """Have its sealed layers merged in the background, where they are many and no merge is under way."""
         if self._merge is None or self._merge.done:
             if self._merge:
                 self._merge.close()
             self._merge = Merge.start(self.engine, self.mounts, self.sealed)
+
+    def _seal(self, merged: int = 0) -> NativeSnapshot:
+        """Freeze the tree and capture it. It stays frozen. `merged`: stores to be done without, by bits."""
+        try:
+            handle = self._handle.seal(SEAL_TIMEOUT, merged)
+        except NativeFailure as failure:
+            raise public_error(failure) from failure
+        sealed = self._merge.take(self.sealed) if self._merge else self.sealed
+        self.upper.sums = dict(self._sums)
+        self._sums = {}
+        return NativeSnapshot(self, handle, (self.upper.hold(), *(layer.hold() for layer in sealed)))
+
+    def park(self) -> NativeSnapshot:
+        """Seal, and end. What is nobody else's goes from memory to where the layers lie, if that is a disk."""
+        # Of the stores of earlier parkings, which are full of pages that were written since, one is enough.
+        alone = [i for i, (store, _) in enumerate(self.stores) if self.engine.stores.holders(store) == 1]
+        large = max(alone, key=lambda i: self.stores[i][1], default=0)
+        snapshot = self._seal(sum(1 << i for i in alone if i != large))
+        self.close()
+        snapshot.spill()
         return snapshot
 
     def _become(self, child: NativeWorkspace) -> None:
@@ -188,6 +210,8 @@ class NativeWorkspace:
         self._handle.replace(child._handle)
         old = (self.upper, *self.sealed)
         self.upper, self.sealed = child.upper, child.sealed
+        self.engine.stores.drop(self.stores)
+        self.stores = child.stores
         self._sums = {}
         for layer in old:
             layer.drop()
@@ -220,6 +244,13 @@ class NativeWorkspace:
         rows = self._processes(True)
         return MemoryUsage(*(sum(int(row[column]) for row in rows if row[0] != "1") for column in (4, 5, 6)))
 
+    def holding(self) -> Holding:
+        try:
+            own, cpu = self._handle.holding()
+        except NativeFailure as failure:
+            raise public_error(failure) from failure
+        return Holding(own, dict(self.stores), cpu)
+
     def processes(self) -> list[ProcessInfo]:
         return [ProcessInfo(int(row[0]), int(row[1]), row[7], int(row[2])) for row in self._processes(False)]
 
@@ -230,6 +261,7 @@ class NativeWorkspace:
         self._handle.close()
         if self._merge:
             self._merge.close()
+        self.engine.stores.drop(self.stores)
         for layer in (self.upper, *self.sealed):
             layer.drop()
 
@@ -243,6 +275,8 @@ class NativeSnapshot:
         self._layers = layers
         self._size = handle.size
         self._report = public_report(handle.report)
+        self._image, self._stores = 0, Stores()
+        self._look()
 
     @property
     def size(self) -> int:
@@ -257,7 +291,7 @@ class NativeSnapshot:
 
     def _child(self, handle: WorkspaceHandle, upper: Layer) -> NativeWorkspace:
         layers = tuple(layer.hold() for layer in self._layers)
-        return NativeWorkspace(self.engine, self.spec, self.mounts, handle, upper, layers)
+        return NativeWorkspace(self.engine, self.spec, self.mounts, handle, upper, layers, self._stores)
 
     def rebuild(self) -> NativeWorkspace:
         """One fork, for a workspace that goes on as it. Raises ForkError."""
@@ -275,6 +309,39 @@ class NativeSnapshot:
             upper.drop()
             error = public_error(failure)
             raise error if isinstance(error, ForkError) else ForkError(str(error), errno=error.errno) from failure
+
+    # -- parking
+
+    def spill(self) -> None:
+        """Move what is its alone out of memory. Where that cannot be done, it stays there."""
+        files = self._handle.holding()
+        which = [i for i, (file, _) in enumerate(files) if i == 0 or self.engine.stores.holders(file) == 1]
+        try:
+            self._handle.spill(str(self.engine.disk), sum(1 << i for i in which if i < 64))
+        except NativeFailure as failure:
+            _log.info("a parked workspace stays in memory: %s", failure.message)
+        self._look()
+
+    def wake(self) -> NativeWorkspace:
+        """The workspace that was parked, on a layer of its own again."""
+        try:
+            self._handle.recall()
+        except NativeFailure as failure:
+            raise ForkError(f"cannot wake a workspace: {failure.message}", errno=failure.errno) from failure
+        finally:
+            self._look()
+        child = self.resume()
+        child.merge()  # each parking adds a layer
+        return child
+
+    def _look(self) -> None:
+        """See what it holds in memory by now."""
+        (_, self._image), *stores = self._handle.holding()
+        before, self._stores = self._stores, self.engine.stores.hold(tuple(file for file in stores if file[1]))
+        self.engine.stores.drop(before)
+
+    def holding(self) -> Holding:
+        return Holding(self._image, dict(self._stores))
 
     def fork(self, n: int) -> list[NativeWorkspace | WorkspaceError]:
         uppers = [self.engine.new_layer(self.mounts) for _ in range(n)]
@@ -296,5 +363,6 @@ class NativeSnapshot:
 
     def close(self) -> None:
         self._handle.close()
+        self.engine.stores.drop(self._stores)
         for layer in self._layers:
             layer.drop()

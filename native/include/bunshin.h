@@ -138,6 +138,11 @@ struct bunshin_error *bunshin_workspace_open(struct bunshin_workspace *workspace
 struct bunshin_error *bunshin_workspace_digest(struct bunshin_workspace *workspace, const uint8_t *request, size_t size, char **ret);
 /* Text, one process a line: "pid ppid threads rss pss private comm", bytes; freed by bunshin_text_destroy(). */
 struct bunshin_error *bunshin_workspace_processes(struct bunshin_workspace *workspace, int32_t with_memory, char **ret);
+/*
+ * What its processes hold for themselves alone, page tables included, and the time they have had of the processors. Cheap: no
+ * page table is walked; pages that a process shares with its own children count for each.
+ */
+struct bunshin_error *bunshin_workspace_holding(struct bunshin_workspace *workspace, uint64_t *ret_bytes, uint64_t *ret_cpu_ns);
 void bunshin_text_destroy(char *text);
 
 /*
@@ -158,8 +163,9 @@ struct bunshin_error *bunshin_workspace_background(struct bunshin_workspace *wor
  * Freezes the tree, captures it, and lets it go again: a seal. On success the old tree is still frozen; the caller then
  * either releases it (bunshin_workspace_release: it runs on as it was) or replaces it by a fork
  * (bunshin_workspace_replace) and the frozen one ends. timeout: seconds until the source is released again by itself.
+ * merged: bit i says that what is still mapped from the workspace's store i goes into the new one, so that store i is not needed on.
  */
-struct bunshin_error *bunshin_workspace_seal(struct bunshin_workspace *workspace, double timeout,
+struct bunshin_error *bunshin_workspace_seal(struct bunshin_workspace *workspace, double timeout, uint64_t merged,
                                              struct bunshin_snapshot **ret);
 struct bunshin_error *bunshin_workspace_release(struct bunshin_workspace *workspace);
 /* Takes over the processes of `fork` (whose handle is consumed); the ones held before end. */
@@ -177,6 +183,18 @@ struct bunshin_error *bunshin_snapshot_fork_many(struct bunshin_snapshot *snapsh
                                                  struct bunshin_error **errors);
 /* Bytes of page store that this snapshot added. */
 uint64_t bunshin_snapshot_size(const struct bunshin_snapshot *snapshot);
+/*
+ * The memory files behind it, as text, a line each: "identity bytes", the image first. Snapshots that share one give it the same
+ * identity; what is spilled shows as "0 0". Freed by bunshin_text_destroy().
+ */
+struct bunshin_error *bunshin_snapshot_holding(const struct bunshin_snapshot *snapshot, char **ret);
+/*
+ * Moves memory files out to unnamed files in `directory`; bit i of `which` is line i of the holding, up to 64. They must be nobody
+ * else's. No fork can be made before bunshin_snapshot_recall() brings them back. What fails leaves the rest as it was. Neither is
+ * safe beside other uses of the same snapshot.
+ */
+struct bunshin_error *bunshin_snapshot_spill(struct bunshin_snapshot *snapshot, const char *directory, uint64_t which);
+struct bunshin_error *bunshin_snapshot_recall(struct bunshin_snapshot *snapshot);
 /* Stage times and counts of the seal, as text "name value\n…" (milliseconds, bytes, counts). */
 const char *bunshin_snapshot_report(const struct bunshin_snapshot *snapshot);
 /* Stage times of the rebuild of a forked workspace; "" for a fresh one. */

@@ -41,7 +41,7 @@ def c_type(text: str) -> str:
         return "to handle"
     if text == "uint8_t**" or text == "uint8_t*const*":
         return "to bytes"
-    if text == "size_t*":
+    if text in ("size_t*", "uint64_t*"):
         return "to c_ulong"
     if text == "int32_t*":
         return "to c_int"

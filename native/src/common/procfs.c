@@ -59,6 +59,7 @@ bool procfs_stat(int proc, const char *directory, struct process_stat *ret) {
     ret->tty = (int)field[7];
     ret->tty_pgrp = (int)field[8];
     ret->flags = (uint64_t)field[9];
+    ret->ticks = (uint64_t)(field[14] + field[15]);
     ret->nice = field[19];
     ret->threads = field[20];
     ret->start_time = (uint64_t)field[22];

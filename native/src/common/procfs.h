@@ -18,6 +18,7 @@ struct process_stat {
     uint64_t flags;
     int64_t nice;
     int64_t threads;
+    uint64_t ticks; /* of the processor, for itself and in the kernel */
     uint64_t start_time;
     uint64_t start_code, end_code, start_stack;
     uint64_t start_data, end_data, start_brk, arg_start, arg_end, env_start, env_end;

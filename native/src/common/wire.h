@@ -37,9 +37,10 @@ enum wire_verb {
     WIRE_INTERRUPT, /* payload: session name */
     WIRE_OPEN,      /* payload: path; args: flags, mode */
     WIRE_PROCESSES, /* args: with_memory */
-    WIRE_SEAL,      /* args: deadline in ns */
+    WIRE_SEAL,      /* args: deadline in ns, fault, stores to be merged into the new one */
     WIRE_RELEASE,
     WIRE_FREEZE,
+    WIRE_HOLDING,   /* answered with args: bytes, CPU time in ns */
     WIRE_DIGEST,    /* payload: records {origin}, {"sealed", mount, layers, loose, strict}…; see digest/digest.c */
     /* answers */
     WIRE_OK = 64,

@@ -93,11 +93,12 @@ static struct bunshin_error *add_store(struct capture *capture, int fd) {
 #define STORES_MOST 16
 #define STORES_KEPT 6
 
-static struct bunshin_error *open_stores(struct capture *capture) {
+static struct bunshin_error *open_stores(struct capture *capture, uint64_t merged) {
     capture->memory_left = inspect_memory_left(capture->init);
     for (int i = 0; i < fork_stores.count; i++) {
         TRY(add_store(capture, fork_stores.fd[i]));
         capture->stores[i].retired = fork_stores.count > STORES_MOST && i > 0 && i < fork_stores.count - STORES_KEPT;
+        capture->stores[i].retired |= i < 64 && merged >> i & 1;
     }
     struct stat info;
     TRY(add_store(capture, memfd_create("bunshin-pages", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
@@ -302,7 +303,7 @@ static struct bunshin_error *freeze_and_capture(struct capture *capture, struct 
     TRY(silent_refuse(capture->frozen, capture->init->proc));
     TRY(fault(request, SEAL_FREEZE));
     TRY(fault(request, SEAL_STORES));
-    struct bunshin_error *error = open_stores(capture);
+    struct bunshin_error *error = open_stores(capture, (uint64_t)request->argument[2]);
     if (capture->store_count > fork_stores.count)
         *ret_newest = capture->stores[capture->store_count - 1].fd;
     return error ? error : capture_all(capture, mark);

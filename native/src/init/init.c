@@ -78,6 +78,9 @@ static void handle(struct init *init, struct wire *request) {
     case WIRE_PROCESSES:
         inspect_processes(init, request);
         break;
+    case WIRE_HOLDING:
+        inspect_holding(init, request);
+        break;
     case WIRE_DIGEST:
         digest_answer(init, request);
         break;

@@ -214,6 +214,7 @@ bool interrupt_shell(struct init *init, pid_t shell, pid_t mark);
 
 /* inspect.c */
 void inspect_processes(struct init *init, struct wire *request);
+void inspect_holding(struct init *init, struct wire *request);
 void inspect_open(struct init *init, struct wire *request);
 void inspect_limits(struct init *init, int64_t now);
 /* A value of the workspace's memory cgroup, from a file that has one name in v2 and another in v1. `field`: the word before

@@ -34,6 +34,40 @@ static void memory_of(struct init *init, int pid, uint64_t ret[3]) {
     buffer_deinit(&text);
 }
 
+/* What the kernel keeps for a process beside its memory (stack, task, mappings, files, its part of the namespaces), about. */
+#define KERNEL_BYTES (160ull << 10)
+
+/* Without a walk through page tables: of the memory of a process what is its own alone, or of its children born by fork(). */
+void inspect_holding(struct init *init, struct wire *request) {
+    int reply = request->fd_count ? request->fd[0] : -1;
+    int *pids = NULL;
+    size_t count = 0;
+    if (!procfs_numbers(init->proc, ".", &pids, &count)) {
+        wire_answer(reply, bunshin_error_os("cannot list processes"));
+        return;
+    }
+    struct buffer text = {0};
+    uint64_t bytes = 0, ticks = 0;
+    for (size_t i = 0; i < count; i++) {
+        char name[32];
+        struct process_stat stat;
+        uint64_t anonymous = 0, tables = 0;
+        snprintf(name, sizeof name, "%d", pids[i]);
+        if (procfs_stat(init->proc, name, &stat))
+            ticks += stat.ticks;
+        snprintf(name, sizeof name, "%d/status", pids[i]);
+        if (!procfs_read(init->proc, name, &text))
+            continue;
+        procfs_field((char *)text.data, "RssAnon", 10, &anonymous); /* zombies have none */
+        procfs_field((char *)text.data, "VmPTE", 10, &tables);
+        bytes += ((anonymous + tables) << 10) + KERNEL_BYTES;
+    }
+    buffer_deinit(&text);
+    free(pids);
+    struct wire answer = {.verb = WIRE_RESULT, .argument = {(int64_t)bytes, (int64_t)(ticks * (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK)))}};
+    bunshin_error_destroy(wire_send(reply, &answer));
+}
+
 void inspect_processes(struct init *init, struct wire *request) {
     int reply = request->fd_count ? request->fd[0] : -1;
     struct buffer text = {0};

@@ -36,6 +36,7 @@ struct bunshin_snapshot {
     int store_count;
     int carrier; /* sockets of the workspace it was made of, for that one alone; -1 for none */
     uint64_t size;
+    uint64_t spilled; /* which lie in files for now: bit 0 is the image, then the stores */
     char *report;
 };
 

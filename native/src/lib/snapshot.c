@@ -13,10 +13,11 @@ static void release_unheard(struct bunshin_workspace *workspace) {
     bunshin_error_destroy(wire_send(workspace->socket, &release));
 }
 
-struct bunshin_error *bunshin_workspace_seal(struct bunshin_workspace *workspace, double timeout, struct bunshin_snapshot **ret) {
+struct bunshin_error *bunshin_workspace_seal(struct bunshin_workspace *workspace, double timeout, uint64_t merged,
+                                             struct bunshin_snapshot **ret) {
     TRY(context_check_owner(workspace->context));
     struct request request = {
-        .verb = WIRE_SEAL, .argument = {(int64_t)(timeout * 1e9), fault_step("seal")}, .timeout_ms = (int)(timeout * 1e3) + 5000};
+        .verb = WIRE_SEAL, .argument = {(int64_t)(timeout * 1e9), fault_step("seal"), (int64_t)merged}, .timeout_ms = (int)(timeout * 1e3) + 5000};
     struct wire answer;
     struct bunshin_error *error = request_run(workspace->socket, &request, "cannot seal a workspace", &answer);
     if (error && (error->code == BUNSHIN_ERROR_TIMEOUT || error->code == BUNSHIN_ERROR_OS)) { /* our own: pid 1 may well have sealed */

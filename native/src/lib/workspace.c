@@ -294,4 +294,15 @@ struct bunshin_error *bunshin_workspace_digest(struct bunshin_workspace *workspa
     return *ret ? NULL : bunshin_error_no_memory();
 }
 
+struct bunshin_error *bunshin_workspace_holding(struct bunshin_workspace *workspace, uint64_t *ret_bytes, uint64_t *ret_cpu_ns) {
+    TRY(context_check_owner(workspace->context));
+    struct request request = {.verb = WIRE_HOLDING, .timeout_ms = LOOK_PATIENCE_MS};
+    struct wire answer;
+    TRY(request_run(socket_of(workspace), &request, "cannot measure a workspace", &answer));
+    *ret_bytes = (uint64_t)answer.argument[0];
+    *ret_cpu_ns = (uint64_t)answer.argument[1];
+    wire_deinit(&answer);
+    return NULL;
+}
+
 void bunshin_text_destroy(char *text) { free(text); }
