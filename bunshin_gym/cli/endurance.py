@@ -72,6 +72,7 @@ def _many(args: argparse.Namespace) -> int:
             tasks[0],
             args.many,
             engine=args.engine,
+            memory_budget=args.memory_budget,
             on_part=progress.start,
             on_step=progress.advance,
         )
@@ -80,18 +81,29 @@ def _many(args: argparse.Namespace) -> int:
 
 
 def many_lines(found: Many) -> list[str]:
-    counted = ("hits", "waits", "forks", "snapshots", "snapshots_evicted", "replays")
+    counted = ("hits", "waits", "forks", "snapshots", "snapshots_evicted", "replays", "parked", "woken")
     rows = [
         ("rollouts at once", found.opened, f"of {found.rollouts} wanted"),
         ("find their state again", found.answered, ""),
         ("peak memory", f"{megabytes(found.peak)} MB", ""),
         ("each for itself", f"{megabytes(found.own)} MB", f"{megabytes(found.one)} MB a workspace"),
+        *_budget_rows(found),
         ("until all were there", f"{found.all_at_once:.1f} s", ""),
         ("in all", f"{found.seconds:.1f} s", ""),
     ]
     lines = [table(("many rollouts", "", ""), rows, left=(0, 2))]
     lines.append(", ".join(f"{name} {found.stats[name]}" for name in counted if name in found.stats))
     return lines + [f"wrong: {text}" for text in found.wrong[:20]] + [f"failed: {f}" for f in found.failures[:20]]
+
+
+def _budget_rows(found: Many) -> list[tuple[object, ...]]:
+    if found.budget is None:
+        return []
+    seconds = found.stats["seconds"]
+    spent = ", ".join(f"{name} {seconds.get(name, 0.0):.1f} s" for name in ("park", "wake", "budget"))
+    return [
+        ("memory as counted, at most", f"{megabytes(found.counted)} MB", f"of {megabytes(found.budget)} MB; {spent}")
+    ]
 
 
 def _soak(args: argparse.Namespace) -> int:

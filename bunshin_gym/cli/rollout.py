@@ -19,6 +19,7 @@ from bunshin_gym.bench.scale import machine
 from bunshin_gym.cli import endurance
 from bunshin_gym.cli.terminal import Progress, megabytes, table
 from bunshin_gym.errors import TaskError
+from bunshin_gym.workspace import parse_size
 
 __all__ = ["arguments", "main"]
 
@@ -45,6 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--ablations", action="store_true", help="also with each technique off in turn")
     how.add_argument("--audits", type=int, metavar="N", help="instead: play on until N hits have been run again")
     how.add_argument("--many", type=int, metavar="N", help="instead: N rollouts at once (of test_suite, or of --task)")
+    how.add_argument("--memory-budget", type=parse_size, metavar="SIZE", help='for --many: at most this, e.g. "8G"')
     how.add_argument("--soak", type=float, metavar="S", help="instead: S seconds of epochs, and what has grown")
 
 

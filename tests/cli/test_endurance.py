@@ -59,13 +59,16 @@ table = Table()
 
 
 @pytest.mark.needs("engine native")
-def test_many_rollouts_find_their_own_state() -> None:
-    found = play_many(Task("small", "", setup=(ToolCall("python", {"code": _TABLE}),)), 6, jobs=3)
+@pytest.mark.parametrize("budget", [None, "1M"])
+def test_many_rollouts_find_their_own_state(budget: str | None) -> None:
+    found = play_many(Task("small", "", setup=(ToolCall("python", {"code": _TABLE}),)), 6, jobs=3, memory_budget=budget)
     assert (found.opened, found.answered) == (6, 6)
     assert (found.wrong, found.failures) == ([], [])
     assert 0 < found.one < found.own == 6 * found.one
     assert found.stats["prepared"] == 1
-    assert "find their state again" in "\n".join(endurance.many_lines(found))
+    text = "\n".join(endurance.many_lines(found))
+    assert "find their state again" in text
+    assert (found.stats["parked"] > 0) == (budget is not None) == ("memory as counted" in text)
 
 
 @pytest.mark.needs("engine native")

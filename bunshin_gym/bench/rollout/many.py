@@ -2,7 +2,7 @@
 
 All open alike; then each writes a file, a shell variable and a column of a table of its own, waits until all the others
 have done so too, and asks for them back. What it is told is compared with what it wrote: that a workspace was forked
-anew in between must not show.
+anew in between must not show, nor that it was parked because of a memory budget.
 """
 
 from __future__ import annotations
@@ -29,9 +29,13 @@ _TIMEOUT = 300.0
 
 @dataclass
 class Many:
-    """Bytes, seconds. `own`: what the rollouts' workspaces would take if each had everything for itself."""
+    """Bytes, seconds. `own`: what the rollouts' workspaces would take if each had everything for itself.
+
+    `peak` is measured (PSS and page stores, see `meter`), `counted` what the ledger counted at most.
+    """
 
     rollouts: int
+    budget: int | None = None
     opened: int = 0
     answered: int = 0
     one: int = 0
@@ -44,11 +48,15 @@ class Many:
     stats: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def counted(self) -> int:
+        return int(self.stats.get("memory_peak", 0))
+
+    @property
     def own(self) -> int:
         return self.rollouts * self.one
 
     def as_dict(self) -> dict[str, Any]:
-        return vars(self) | {"own": self.own}
+        return vars(self) | {"own": self.own, "counted": self.counted}
 
 
 def script(number: int) -> tuple[list[ToolCall], ToolCall, str]:
@@ -73,6 +81,7 @@ def play_many(
     *,
     engine: str = "native",
     jobs: int = 16,
+    memory_budget: str | int | None = None,
     on_part: Callable[[str, int], None] = lambda name, total: None,
     on_step: Callable[[], None] = lambda: None,
 ) -> Many:
@@ -80,9 +89,9 @@ def play_many(
 
     Raises as the task's set-up does.
     """
-    executor = OURS.executor(rollouts)
+    executor = OURS.executor(rollouts, memory_budget=memory_budget)
     spec = WorkspaceSpec(engine=engine, separate_stderr=False)
-    found = Many(rollouts)
+    found = Many(rollouts, executor.ledger.budget)
     meter = Meter(rest=9)
     lock = threading.Lock()
     opened: dict[int, Rollout] = {}
