@@ -108,16 +108,17 @@ class Ledger:
     # -- making room
 
     @contextmanager
-    def room(self, rollout: Rollout) -> Iterator[None]:
-        """Room for what a workspace of the rollout is likely to need; the block brings it there. Sheds, and waits.
+    def room(self, rollout: Rollout, more: int = 0) -> Iterator[None]:
+        """Room for what a workspace of the rollout is likely to need, and `more` bytes; the block brings it there.
 
-        Raises MemoryBudgetExceeded where there was none in time, WorkspaceLost where the rollout is closed meanwhile.
+        Sheds, and waits. Raises MemoryBudgetExceeded where there was none in time, WorkspaceLost where the rollout is
+        closed meanwhile.
         """
         if self.budget is None:
             yield
             return
         self._watch()
-        extra = self.parking.expected(rollout)
+        extra = self.parking.expected(rollout) + more
         with self.stats.timed("budget"):
             self._admit(extra, rollout)
         try:

@@ -12,8 +12,12 @@ from bunshin_gym.workspace import Holding, Snapshot
 __all__ = ["Kept"]
 
 
+_WORTH = 4 << 20  # bytes for which a snapshot is moved: less is brought back too often
+
+
 class Kept:
-    """Counted, and let go of where memory is short: those whose memory nobody shares, and whose state can be replayed.
+    """Counted, and let go of where memory is short: what nobody shares is moved to a disk, used longest ago first, and
+    comes back with the next fork. Where there is none, those go whose state can be replayed.
 
     `discard` closes what the tree lets go of; `spare` tells whether a node's state can not be replayed.
     """
@@ -34,6 +38,9 @@ class Kept:
 
     def shed(self, wanted: int) -> int:
         alone = self._ledger.alone()
+        for snapshot in self._tree.snapshots():
+            if alone(cast(Snapshot, snapshot).holding()) >= _WORTH and (moved := cast(Snapshot, snapshot).spill()):
+                return moved
         gone = self._tree.shed(
             lambda node, snapshot: self._spare(node) or alone(cast(Snapshot, snapshot).holding()) <= 0
         )

@@ -73,7 +73,7 @@ class Materialiser:
         found = self.tree.nearest(node, strict=strict, notices=_notices)
         try:
             if base is None or (found is not None and _cheaper(found[1], base, node)):
-                with self.ledger.room(rollout):
+                with self.ledger.room(rollout, cast(Snapshot, found[0].snapshot).spilled if found else 0):
                     base = self._fork_into(rollout, found, node)
         finally:
             if found is not None:

@@ -30,8 +30,8 @@ class Stats:
     spent `drafts_wasted_seconds` in the background.
     `seconds` holds the time spent per stage (`prepare`, `fork`, `replay`, `run`, `digest`, `snapshot`, `freeze`,
     `verify`, `audit`, `wait`, `draft`, `park`, `wake`; `budget`: waiting for memory), summed over threads. What is
-    timed is also noted in `events`, if there are any. With a memory budget, `memory` is what is held, in bytes by kind ("stores"
-    are the page stores, which many share), and `memory_peak` the most that was; `parked` and `woken` count workspaces.
+    timed is also noted in `events`, if there are any. With a memory budget, `memory` is what is held, in bytes by kind
+    ("stores": page stores, that many share), `memory_peak` the most that was; `parked` and `woken` count workspaces.
     `recalled` steps came from the file of a tree; `stale` ones were in it, but of another task, image, machine or
     package, and are not used.
     """

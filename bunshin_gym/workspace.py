@@ -430,6 +430,15 @@ class Snapshot:
         """What it keeps in memory, alone and with others."""
         return self._inner.holding() if not self._closed else Holding()
 
+    def spill(self) -> int:
+        """Move what is its alone out of memory, to a disk; the next fork brings it back. Returns how many bytes."""
+        return self._inner.spill() if not self._closed and self._owner == os.getpid() else 0
+
+    @property
+    def spilled(self) -> int:
+        """Bytes that are out of memory."""
+        return self._inner.spilled
+
     @property
     def report(self) -> ForkReport:
         """What making it cost, and what was left out."""

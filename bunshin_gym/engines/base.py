@@ -85,6 +85,13 @@ class EngineSnapshot(Protocol):
     def fork(self, n: int) -> Sequence[EngineWorkspace | WorkspaceError]:
         """n children; one that failed is an error in its place."""
 
+    def spill(self) -> int:
+        """Move what is its alone out of memory until the next fork needs it; returns how many bytes that was."""
+
+    @property
+    def spilled(self) -> int:
+        """Bytes that are out of memory."""
+
     def wake(self) -> EngineWorkspace:
         """The workspace that was parked as this. Raises ForkError, and can be tried again then."""
 

@@ -333,6 +333,7 @@ class DummySnapshot:
         self.spec = spec
         self.sealed = sealed
         self.size = sealed.files.size()
+        self.spilled = 0
         self.report = ForkReport({"seal": 0.0}, bytes_shared=self.size)
 
     def fork(self, n: int) -> Sequence[DummyWorkspace | WorkspaceError]:
@@ -345,6 +346,9 @@ class DummySnapshot:
             else self.engine.around(self.spec, self.sealed.fork(), dict(self.sealed.files.entries))
             for i in range(n)
         ]
+
+    def spill(self) -> int:
+        return 0  # it has no disk
 
     def wake(self) -> DummyWorkspace:
         (child,) = self.fork(1)

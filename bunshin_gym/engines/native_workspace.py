@@ -6,7 +6,8 @@ import contextlib
 import logging
 import os
 import shutil
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from bunshin_gym._native import NativeFailure, SnapshotHandle, WorkspaceHandle, encode_records
@@ -276,6 +277,9 @@ class NativeSnapshot:
         self._size = handle.size
         self._report = public_report(handle.report)
         self._image, self._stores = 0, Stores()
+        self._moving = threading.Lock()  # for the two below, and while files move
+        self._forking = 0
+        self.spilled = 0
         self._look()
 
     @property
@@ -310,40 +314,66 @@ class NativeSnapshot:
             error = public_error(failure)
             raise error if isinstance(error, ForkError) else ForkError(str(error), errno=error.errno) from failure
 
-    # -- parking
+    # -- out of memory, and back
 
-    def spill(self) -> None:
-        """Move what is its alone out of memory. Where that cannot be done, it stays there."""
-        files = self._handle.holding()
-        which = [i for i, (file, _) in enumerate(files) if i == 0 or self.engine.stores.holders(file) == 1]
+    def spill(self) -> int:
+        """Move what is its alone to a disk; returns how many bytes. Where that cannot be done, it stays in memory."""
+        with self._moving:
+            if self._forking:
+                return 0
+            before = self._image + sum(size for _, size in self._stores)
+            try:
+                files = self._handle.holding()
+                which = [i for i, (file, _) in enumerate(files) if i == 0 or self.engine.stores.holders(file) == 1]
+                self._handle.spill(str(self.engine.disk), sum(1 << i for i in which if i < 64))
+            except NativeFailure as failure:
+                _log.info("a snapshot stays in memory: %s", failure.message)
+            self._look()
+            moved = before - self._image - sum(size for _, size in self._stores)
+            self.spilled += moved
+            return moved
+
+    @contextlib.contextmanager
+    def _at_hand(self) -> Iterator[None]:
+        """All of it is in memory, as long as forks are made of it."""
+        with self._moving:
+            if self.spilled:
+                try:
+                    self._handle.recall()
+                    self.spilled = 0
+                except NativeFailure as failure:
+                    raise ForkError(f"cannot recall a snapshot: {failure.message}", errno=failure.errno) from failure
+                finally:
+                    self._look()
+            self._forking += 1
         try:
-            self._handle.spill(str(self.engine.disk), sum(1 << i for i in which if i < 64))
-        except NativeFailure as failure:
-            _log.info("a parked workspace stays in memory: %s", failure.message)
-        self._look()
+            yield
+        finally:
+            with self._moving:
+                self._forking -= 1
 
     def wake(self) -> NativeWorkspace:
         """The workspace that was parked, on a layer of its own again."""
-        try:
-            self._handle.recall()
-        except NativeFailure as failure:
-            raise ForkError(f"cannot wake a workspace: {failure.message}", errno=failure.errno) from failure
-        finally:
-            self._look()
-        child = self.resume()
+        with self._at_hand():
+            child = self.resume()
         child.merge()  # each parking adds a layer
         return child
 
     def _look(self) -> None:
         """See what it holds in memory by now."""
-        (_, self._image), *stores = self._handle.holding()
-        before, self._stores = self._stores, self.engine.stores.hold(tuple(file for file in stores if file[1]))
-        self.engine.stores.drop(before)
+        with contextlib.suppress(NativeFailure):  # it is closed
+            (_, self._image), *stores = self._handle.holding()
+            before, self._stores = self._stores, self.engine.stores.hold(tuple(file for file in stores if file[1]))
+            self.engine.stores.drop(before)
 
     def holding(self) -> Holding:
         return Holding(self._image, dict(self._stores))
 
     def fork(self, n: int) -> list[NativeWorkspace | WorkspaceError]:
+        with self._at_hand():
+            return self._fork(n)
+
+    def _fork(self, n: int) -> list[NativeWorkspace | WorkspaceError]:
         uppers = [self.engine.new_layer(self.mounts) for _ in range(n)]
         try:
             outcomes = self._handle.fork_many([self._plan(upper) for upper in uppers])
@@ -362,7 +392,8 @@ class NativeSnapshot:
         return children
 
     def close(self) -> None:
-        self._handle.close()
-        self.engine.stores.drop(self._stores)
+        with self._moving:
+            self._handle.close()
+            self.engine.stores.drop(self._stores)
         for layer in self._layers:
             layer.drop()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 from field.looks import until
 
-from bunshin_gym import Executor, ToolCall, Workspace, WorkspaceError, WorkspaceSpec, engines
+from bunshin_gym import Executor, Snapshot, ToolCall, Workspace, WorkspaceError, WorkspaceSpec, engines
 from bunshin_gym.engines.native import NativeEngine
 
 pytestmark = pytest.mark.engine("native")
@@ -81,6 +83,34 @@ def test_what_a_sibling_shares_stays_in_memory(workspace: Workspace) -> None:
             child.park()
     workspace.park()
     child.close()
+
+
+def test_a_snapshot_that_nobody_uses_can_leave_memory(workspace: Workspace) -> None:
+    sizes = []
+
+    def prepare() -> Workspace:
+        made = Workspace(workspace.spec)
+        python(made, f"import os; data = os.urandom({LARGE})")
+        sizes.append(made.holding().own)
+        return made
+
+    with ThreadPoolExecutor(4) as pool, closing(Executor(audit=0, memory_budget=2 * LARGE)) as executor:
+        for task in range(4):  # the templates of all together are twice the budget
+            rollouts = [executor.open(task, prepare) for _ in range(2)]
+            for rollout in rollouts:
+                executor.run(rollout, ToolCall("shell", {"command": f"x={task}"}), 60)
+                rollout.close()
+        templates = [cast(Snapshot, kept) for kept in executor.tree.snapshots()]
+        assert len(templates) == len(sizes) == 4 and sum(one.spilled > LARGE for one in templates) >= 2
+        assert executor.stats.memory_peak < 3 * LARGE
+        spilled = next(one for one in templates if one.spilled)
+        forks = [fork for made in pool.map(spilled.fork, [1] * 4) for fork in made]
+        assert not spilled.spilled and spilled.spill() < LARGE  # its forks hold what is large
+        for fork in forks:
+            assert isinstance(fork, Workspace)
+            with fork:
+                assert python(fork, "len(data)") == str(LARGE)
+        assert spilled.spill() > LARGE
 
 
 def test_over_and_over(workspace: Workspace) -> None:
