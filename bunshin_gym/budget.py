@@ -129,6 +129,12 @@ class Ledger:
                 self._reserved -= extra
 
     def _admit(self, extra: int, rollout: Rollout) -> None:
+        if not rollout.patient:
+            with self._lock:
+                if not self.fits(extra):
+                    raise MemoryBudgetExceeded("there is no room for a draft")
+                self._reserved += extra
+            return
         deadline = time.monotonic() + self.patience
         turn = object()
         with self._lock:

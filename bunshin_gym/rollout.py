@@ -52,6 +52,7 @@ class Rollout:
         self.number = next(_numbers)
         self.answers: list[str] = []
         self.answered = ""
+        self.patient = True  # whether others are to make room for its workspace, and it waits for them
         self.rested: float | None = None
         self.forkable = True  # until a seal or fork of its workspace has failed
         self._lock = threading.Lock()

@@ -85,11 +85,16 @@ class Run:
 
     def __post_init__(self) -> None:
         self.scout = Rollout(self.stand.node)
+        self.scout.patient = False
 
     # -- the worker's side
 
     def perform(self, materialiser: Materialiser, stats: Stats, worth: Worth) -> None:
         """Fork, and make the call. `result` is there afterwards if it is worth anything. Raises nothing."""
+        with materialiser.ledger.parking.using(self.scout):
+            self._perform(materialiser, stats, worth)
+
+    def _perform(self, materialiser: Materialiser, stats: Stats, worth: Worth) -> None:
         begun = time.perf_counter()
         try:
             workspace = self._fork(materialiser, stats, worth)
@@ -117,12 +122,13 @@ class Run:
             with self.stand.sealing:
                 if self.stand.snapshot is None:
                     return None
-                with stats.timed("fork", at=node.number):
-                    (child,) = self.stand.snapshot.fork(1)
-            if isinstance(child, WorkspaceError):
-                raise child
-            stats.add(forks=1)
-            self.scout.adopt(child, at, node)
+                with materialiser.ledger.room(self.scout):
+                    with stats.timed("fork", at=node.number):
+                        (child,) = self.stand.snapshot.fork(1)
+                    if isinstance(child, WorkspaceError):
+                        raise child
+                    stats.add(forks=1)
+                    self.scout.adopt(child, at, node)
             worth.cost("fork", time.perf_counter() - begun)
             return child
         if node.private or node.precarious:
@@ -135,7 +141,7 @@ class Run:
         """Have a snapshot of the rollout's own workspace, if it stands at the node. Returns the history that it has."""
         stand = self.stand
         with stand.rollout.lend() as workspace:
-            if workspace is None or stand.rollout.node is not stand.node:
+            if workspace is None or workspace.parked or stand.rollout.node is not stand.node:
                 return None
             at = stand.rollout.at
             if at is None or not stand.rollout.stands(stand.node, strict=exact):

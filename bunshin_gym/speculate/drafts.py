@@ -18,7 +18,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from bunshin_gym.errors import BunshinError, InvalidToolCall
@@ -33,6 +33,7 @@ from bunshin_gym.speculate.worth import Worth
 from bunshin_gym.stats import Stats
 from bunshin_gym.tools import validate
 from bunshin_gym.tree import Edge, Node, Tree
+from bunshin_gym.usage import Holding
 
 __all__ = ["Drafts"]
 
@@ -49,6 +50,9 @@ class Drafts:
 
     `processors`: how many rollouts' calls may run before no draft is begun.
     """
+
+    kind = "drafts"
+    rank = 0
 
     def __init__(
         self,
@@ -80,6 +84,7 @@ class Drafts:
         self._threads: list[threading.Thread] = []
         self._scouting = False
         self._closed = False
+        materialiser.ledger.register(self)
 
     # -- the rollouts' side
 
@@ -162,6 +167,25 @@ class Drafts:
             for draft in chosen:
                 self._squash(draft)
             return len(chosen)
+
+    # -- as a holder of memory: see `budget`
+
+    def holdings(self) -> Iterable[Holding]:
+        """The snapshots that were made for drafts; their forks count as workspaces."""
+        with self._changed:
+            stands = list(self._stands.values())
+        return [snapshot.holding() for stand in stands if (snapshot := stand.snapshot) is not None]
+
+    def shed(self, wanted: int) -> int:
+        """Squash the least valuable draft, and wait until its fork is gone: as long as that takes to end."""
+        with self._changed:
+            loose = [draft for draft in self._drafts if draft.taker is None and draft.phase is not Phase.PROPOSED]
+            if not loose:
+                return 0
+            draft = min(loose, key=lambda draft: draft.gain)
+            self._squash(draft)
+        draft.clear()
+        return 1
 
     def settle(self, timeout: float | None = None) -> bool:
         """Wait until all that can be drafted now is drafted; False where `timeout` seconds did not do."""

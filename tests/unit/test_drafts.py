@@ -417,3 +417,31 @@ def test_nobody_can_tell(steps: list[tuple[int, str, list[str], bool]], key: Any
         executor.close()
         assert dummy.live == 0
     assert seen[0] == seen[1]
+
+
+@pytest.fixture
+def bounded(faults: Faults) -> Iterator[Executor]:
+    with_end = Executor(audit=0.0, memory_budget="1G")
+    yield with_end
+    with_end.close()
+
+
+def test_drafts_are_the_first_to_go_where_memory_is_short(bounded: Executor, oracle: Oracle) -> None:
+    drafts = speculating(bounded, oracle)
+    first, second = (bounded.open("task", prepare) for _ in range(2))
+    run(bounded, first, "x=1")
+    assert drafts.settle(60)
+    oracle.named = ["echo $x > drafted"]
+    run(bounded, second, "y=$RANDOM")
+    assert drafts.settle(60)
+    assert only(drafts).phase is Phase.READY
+    bounded.ledger.budget = bounded.ledger.count() - 1
+    run(bounded, third := bounded.open("task", prepare), "z=$RANDOM")
+    assert bounded.stats.drafts_squashed == 1
+    bounded.ledger.budget = 1
+    run(bounded, first, "x=2")
+    assert drafts.settle(60)
+    assert bounded.stats.parked > 0 and not [draft for draft in drafts._drafts if draft.phase is Phase.READY]
+    assert run(bounded, first, "echo $x").output == "2\n"
+    for rollout in (first, second, third):
+        rollout.close()
