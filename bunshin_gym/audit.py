@@ -122,13 +122,14 @@ class Auditor:
         if result.exit_reason in (ExitReason.WORKSPACE_LOST, ExitReason.TIMEOUT):
             self._stats.add(audits_failed=1)
             return
-        same = agree(step.result, result, of(step.edge.call))
+        what = "" if agree(step.result, result, of(step.edge.call)) else "something else"
         state = step.target.state
-        if same and state is not None:
+        if not what and state is not None:
             digest = self._materialiser.digest(workspace, rollout.at, step.edge)
-            same = digest is None or digest.loose == state.loose or not digest.contradicts(state.parts)
+            if digest is not None and digest.loose != state.loose and digest.contradicts(state.parts):
+                what = "another state (" + ", ".join(digest.differing(state.parts)) + ")"
         self._stats.add(audits=1)
-        if not same:
+        if what:
             self._stats.false_hit(str(step.edge.call))
-            _log.warning("a call was answered from the cache, and gives something else now: %s", step.edge.call)
+            _log.warning("a call was answered from the cache, and gives %s now: %s", what, step.edge.call)
             self._discard(self.tree.forget(step))

@@ -45,8 +45,11 @@ class StateDigest:
 
         Of a call that was made again in the same state, the rest is what it was, whether or not that can be seen.
         """
-        names = [name for name in {**self.parts, **parts} if name.partition(" ")[0] in _COMPARED]
-        return any(self.parts.get(name) != parts.get(name) for name in names)
+        return any(name.partition(" ")[0] in _COMPARED for name in self.differing(parts))
+
+    def differing(self, parts: Mapping[str, bytes]) -> list[str]:
+        """The names of the parts in which it differs from another digest's."""
+        return [name for name in {**self.parts, **parts} if self.parts.get(name) != parts.get(name)]
 
 
 _COMPARED = ("files", "shell")

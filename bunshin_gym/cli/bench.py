@@ -10,7 +10,7 @@ from dataclasses import replace
 from bunshin_gym.bench.desktop import QUICK_DESKTOP, DesktopFigures, DesktopSizes, measure_desktop
 from bunshin_gym.bench.digest import measure_digests
 from bunshin_gym.bench.fork import QUICK, Figures, Sizes, measure
-from bunshin_gym.cli import hits, predict, rollout
+from bunshin_gym.cli import hits, laws, predict, rollout
 from bunshin_gym.cli.terminal import Progress, megabytes, table
 
 __all__ = ["arguments", "main"]
@@ -19,12 +19,13 @@ __all__ = ["arguments", "main"]
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
-        choices=["fork", "desktop", "digest", "hits", "rollout", "predict"],
+        choices=["fork", "desktop", "digest", "hits", "rollout", "predict", "laws"],
         help="fork: one workspace, forked in every way, beside starting it anew; desktop: the same for a live desktop; "
         "digest: what asking for the state costs; "
         "hits: what an answer from the tree costs; "
         "rollout: groups of rollouts beside cold starts and a warm pool; "
-        "predict: how often the calls that recorded rollouts made are foretold",
+        "predict: how often the calls that recorded rollouts made are foretold; "
+        "laws: random programs with a cache against the same without one",
     )
     parser.add_argument("--engine", default="native", help="the engine (native)")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
@@ -34,11 +35,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     rollout.arguments(parser)
     predict.arguments(parser)
     hits.arguments(parser)
+    laws.arguments(parser)
 
 
 def main(args: argparse.Namespace) -> int:
     own = {"fork": fork, "desktop": desktop, "digest": digest}
-    mains = own | {"hits": hits.main, "rollout": rollout.main, "predict": predict.main}
+    mains = own | {"hits": hits.main, "rollout": rollout.main, "predict": predict.main, "laws": laws.main}
     return mains[args.what](args)
 
 

@@ -41,7 +41,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("rollout: how")
     how.add_argument("--runs", type=int, default=5, metavar="N", help="how often; figures are medians (5)")
     how.add_argument("--time-scale", type=float, metavar="X", help="thinking times, times X (practice 0.25, traces 1)")
-    how.add_argument("--seed", type=int, default=0, metavar="N", help="of the practice rollouts (0)")
+    how.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of the practice rollouts, and of the random programs (0)"
+    )
     how.add_argument("--modes", default="", metavar="NAME,…", help="only these modes")
     how.add_argument("--ablations", action="store_true", help="also with each technique off in turn")
     how.add_argument("--audits", type=int, metavar="N", help="instead: play on until N hits have been run again")
