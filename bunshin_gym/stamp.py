@@ -25,7 +25,7 @@ from typing import Any
 from bunshin_gym.image import Image
 from bunshin_gym.workspace import WorkspaceSpec
 
-__all__ = ["Stamp", "fingerprint", "stamp_of"]
+__all__ = ["Stamp", "fingerprint", "kernel", "package", "processor", "stamp_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ def stamp_of(spec: WorkspaceSpec, content: object, verifier: object = None) -> S
     known = {"spec": fingerprint(plain), "task": fingerprint(content)}
     if not all(known.values()):
         return None
-    parts = {"package": _package(), "machine": _machine(), "engine": spec.engine, "image": image.digest, **known}
+    parts = {"package": package(), "machine": _machine(), "engine": spec.engine, "image": image.digest, **known}
     return Stamp(parts, fingerprint(verifier))
 
 
@@ -167,7 +167,7 @@ def _is_installed(module: str) -> bool:
 
 
 @functools.cache
-def _package() -> str:
+def package() -> str:
     """The content of the package's own code, shipped tasks and binaries included."""
     from bunshin_gym._native.library import binaries
 
@@ -185,14 +185,25 @@ def _package() -> str:
 
 
 @functools.cache
-def _machine() -> str:
-    """The machine as programs in a workspace see it: kernel, processors, and whether root is real root."""
+def kernel() -> str:
+    """The running kernel, by name."""
     system = os.uname()
-    told = [system.sysname, system.release, system.version, system.machine, str(os.geteuid())]
-    told.append(",".join(map(str, sorted(os.sched_getaffinity(0)))))
+    return f"{system.sysname} {system.release} {system.version} {system.machine}"
+
+
+@functools.cache
+def processor() -> str:
+    """The processor's model, and a digest of what it says that it can do."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
         lines = []
-    told += sorted({line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))})
-    return hashlib.sha256("\0".join(told).encode("utf-8", "surrogateescape")).hexdigest()
+    told = sorted({line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))})
+    model = next((line.partition(":")[2].strip() for line in told if line.startswith("model name")), "processor")
+    return f"{model} {hashlib.sha256(chr(10).join(told).encode()).hexdigest()[:12]}"
+
+
+def _machine() -> str:
+    """The machine as programs in a workspace see it; whether root is real root is a part of that."""
+    told = (kernel(), processor(), os.geteuid(), sorted(os.sched_getaffinity(0)))
+    return hashlib.sha256(repr(told).encode("utf-8", "surrogateescape")).hexdigest()

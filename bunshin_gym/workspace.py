@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self
 
@@ -416,6 +417,29 @@ class Snapshot:
         _check_count(n)
         children = self._take("fork", self.spec.engine).fork(n) if n else []
         return [c if isinstance(c, WorkspaceError) else Workspace._around(self.spec, c) for c in children]
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Write the sealed state into a new directory, for `load` in another process of this machine.
+
+        Raises SnapshotClosed, and WorkspaceError where the engine cannot, where there is something already, or where
+        it cannot be written; nothing is left then.
+        """
+        inner = self._take("save", self.spec.engine)
+        if not hasattr(inner, "save"):
+            raise WorkspaceError(f"cannot save: the engine {self.spec.engine!r} keeps its snapshots in memory only")
+        inner.save(Path(directory))
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str], image: Image | None = None) -> Snapshot:
+        """What `save` wrote. `image`: the one that its workspaces started from, unless that is the host's.
+
+        The directory must stay as it is while the snapshot or a fork of it is open: their files lie there. Load only
+        what you trust: its processes go on running in every fork. Raises WorkspaceError, which names what is damaged
+        or what differs: the image, the kernel, the processor, the package, the user, or the machine was restarted.
+        """
+        native = engines.get("native")
+        inner = native.load_snapshot(Path(directory), image)  # type: ignore[attr-defined]
+        return cls(inner.spec, inner)
 
     @property
     def size(self) -> int:

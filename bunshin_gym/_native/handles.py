@@ -15,6 +15,7 @@ from bunshin_gym._native.library import ContextOptions, Result
 
 __all__ = ["CallOutcome", "Context", "NativeFailure", "SnapshotHandle", "WorkspaceHandle", "features", "load"]
 
+_DESCRIPTORS = 250  # more than a snapshot has of them
 OS, UNSUPPORTED, FORK, LOST, BUSY, INVALID, TIMEOUT, OWNER = range(1, 9)
 
 
@@ -251,6 +252,13 @@ class SnapshotHandle(_Handle):
             _failure(error) if error else WorkspaceHandle(fork or 0) for fork, error in zip(forks, errors, strict=True)
         ]
 
+    def export(self) -> list[int]:
+        """Its image and its page stores, as sealed memfds; the caller closes them."""
+        fds, count = (c_int32 * _DESCRIPTORS)(), c_size_t()
+        with self as pointer:
+            _check(_lib().bunshin_snapshot_export(pointer, fds, _DESCRIPTORS, byref(count)))
+        return list(fds[: count.value])
+
     @property
     def size(self) -> int:
         with self as pointer:
@@ -300,9 +308,18 @@ class Context(_Handle):
         with self as pointer:
             _check(_lib().bunshin_context_remove(pointer, path.encode()))
 
-    def merge(self, blob: bytes) -> None:
+    def merge(self, blob: bytes, *, apart: bool = False) -> None:
         with self as pointer:
-            _check(_lib().bunshin_context_merge(pointer, blob, len(blob)))
+            _check(_lib().bunshin_context_merge(pointer, blob, len(blob), int(apart)))
+
+    def snapshot_of(self, fds: Sequence[int], size: int, report: str) -> SnapshotHandle:
+        """A snapshot of memfds that hold what those of `SnapshotHandle.export` held; the caller closes them."""
+        snapshot = c_void_p()
+        array = (c_int32 * len(fds))(*fds)
+        with self as pointer:
+            _check(_lib().bunshin_snapshot_import(pointer, array, len(fds), size, report.encode(), byref(snapshot)))
+        assert snapshot.value
+        return SnapshotHandle(snapshot.value)
 
     def flush(self) -> None:
         with self as pointer:

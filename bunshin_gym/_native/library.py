@@ -58,7 +58,7 @@ SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "bunshin_context_create": (ERROR, (POINTER(ContextOptions), POINTER(HANDLE))),
     "bunshin_context_destroy": (None, (HANDLE,)),
     "bunshin_context_remove": (ERROR, (HANDLE, c_char_p)),
-    "bunshin_context_merge": (ERROR, (HANDLE, *BLOB)),
+    "bunshin_context_merge": (ERROR, (HANDLE, *BLOB, c_int32)),
     "bunshin_context_flush": (ERROR, (HANDLE,)),
     "bunshin_workspace_create": (ERROR, (HANDLE, *BLOB, POINTER(HANDLE))),
     "bunshin_workspace_end": (None, (HANDLE,)),
@@ -83,6 +83,11 @@ SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "bunshin_snapshot_fork_many": (
         ERROR,
         (HANDLE, POINTER(c_char_p), POINTER(c_size_t), c_size_t, POINTER(HANDLE), POINTER(ERROR)),
+    ),
+    "bunshin_snapshot_export": (ERROR, (HANDLE, POINTER(c_int32), c_size_t, POINTER(c_size_t))),
+    "bunshin_snapshot_import": (
+        ERROR,
+        (HANDLE, POINTER(c_int32), c_size_t, c_uint64, c_char_p, POINTER(HANDLE)),
     ),
     "bunshin_snapshot_size": (c_uint64, (HANDLE,)),
     "bunshin_snapshot_holding": (ERROR, (HANDLE, POINTER(c_void_p))),

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from bunshin_gym._native import Context, NativeFailure, features, load
 from bunshin_gym._native import handles as _codes
+from bunshin_gym.engines import native_saved
 from bunshin_gym.engines.native_features import describe
 from bunshin_gym.engines.native_layers import Layer, LayerPool
 from bunshin_gym.engines.native_plan import make_plan
@@ -135,6 +136,16 @@ class NativeEngine:
         """A layer with a part for each mount that can be written; `work`: to be mounted as an upper layer."""
         keys = tuple(point.key for point in mounts if point.writable)
         return self._layers.make(keys) if work else Layer(self.context(), self._layers.new_path(), keys, work)
+
+    def load_snapshot(self, directory: Path, image: Image | None) -> NativeSnapshot:
+        """What `NativeSnapshot.save` wrote. Raises WorkspaceError."""
+        source, handle, layer = native_saved.load(self, directory, image)
+        return NativeSnapshot(source, handle, (layer,))
+
+    @property
+    def state(self) -> Path:
+        """Where layers and skeletons lie; there is one once there is a keeper."""
+        return self._state
 
     # -- images
 

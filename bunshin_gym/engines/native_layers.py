@@ -28,8 +28,11 @@ DEPTH = 16
 class Layer:
     """A directory with one part a mount point: the upper layer of a workspace, or a sealed one below others."""
 
-    def __init__(self, context: Context, path: Path, keys: Sequence[str], work: bool) -> None:
+    def __init__(
+        self, context: Context, path: Path, keys: Sequence[str], work: bool, *, borrowed: bool = False
+    ) -> None:
         self.path = path
+        self._borrowed = borrowed  # it lies in a saved snapshot, which stays
         self._context = context
         self._count = 1
         self._lock = threading.Lock()
@@ -48,7 +51,7 @@ class Layer:
     def drop(self) -> None:
         with self._lock:
             self._count -= 1
-            if self._count:
+            if self._count or self._borrowed:
                 return
         with contextlib.suppress(NativeFailure):  # the owner is ending: the keeper removes the whole state directory
             self._context.remove(str(self.path))

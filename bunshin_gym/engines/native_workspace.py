@@ -8,10 +8,11 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from bunshin_gym._native import NativeFailure, SnapshotHandle, WorkspaceHandle, encode_records
-from bunshin_gym.engines import native_digest
+from bunshin_gym.engines import native_digest, native_saved
 from bunshin_gym.engines.native_layers import Layer, Merge
 from bunshin_gym.engines.native_results import codes, public_error, public_report, public_result
 from bunshin_gym.engines.native_stores import Stores
@@ -23,6 +24,7 @@ from bunshin_gym.workspace import ForkReport, Holding, MemoryUsage, ProcessInfo,
 
 if TYPE_CHECKING:
     from bunshin_gym.engines.native import NativeEngine
+    from bunshin_gym.engines.native_saved import SavedSource
 
 __all__ = ["NativeSnapshot", "NativeWorkspace"]
 
@@ -270,7 +272,9 @@ class NativeWorkspace:
 class NativeSnapshot:
     """A sealed tree: its image and page stores, and the layers its files lie in."""
 
-    def __init__(self, source: NativeWorkspace, handle: SnapshotHandle, layers: tuple[Layer, ...]) -> None:
+    def __init__(
+        self, source: NativeWorkspace | SavedSource, handle: SnapshotHandle, layers: tuple[Layer, ...]
+    ) -> None:
         self.engine, self.spec, self.mounts = source.engine, source.spec, source.mounts
         self._handle = handle
         self._layers = layers
@@ -390,6 +394,10 @@ class NativeSnapshot:
             else:
                 children.append(self._child(outcome, upper))
         return children
+
+    def save(self, directory: Path) -> None:
+        with self._at_hand():
+            native_saved.save(self.engine, self.spec, self.mounts, self._handle, self._layers, directory)
 
     def close(self) -> None:
         with self._moving:

@@ -73,8 +73,11 @@ struct bunshin_error *bunshin_context_create(const struct bunshin_context_option
 void bunshin_context_destroy(struct bunshin_context *context);
 /* Removes a directory tree below the state directory, whatever modes and owners it holds, in the background. */
 struct bunshin_error *bunshin_context_remove(struct bunshin_context *context, const char *path);
-/* Makes one layer of several: records {target, layer…}, top first, one a mount point. Waits until it is done. */
-struct bunshin_error *bunshin_context_merge(struct bunshin_context *context, const uint8_t *records, size_t size);
+/*
+ * Makes one layer of several: records {target, layer…}, top first, one a mount point. Its files are links to theirs, or, with
+ * `apart`, copies. Waits until it is done.
+ */
+struct bunshin_error *bunshin_context_merge(struct bunshin_context *context, const uint8_t *records, size_t size, int32_t apart);
 /* Waits until earlier removals are done. */
 struct bunshin_error *bunshin_context_flush(struct bunshin_context *context);
 
@@ -199,6 +202,18 @@ struct bunshin_error *bunshin_snapshot_recall(struct bunshin_snapshot *snapshot)
 const char *bunshin_snapshot_report(const struct bunshin_snapshot *snapshot);
 /* Stage times of the rebuild of a forked workspace; "" for a fresh one. */
 const char *bunshin_workspace_report(const struct bunshin_workspace *workspace);
+/*
+ * What a snapshot is: its image, then its page stores, as sealed memfds. Duplicates, which belong to the caller; fails with ENOSPC
+ * where there are more than `room`. ret: how many.
+ */
+struct bunshin_error *bunshin_snapshot_export(struct bunshin_snapshot *snapshot, int32_t *fds, size_t room, size_t *ret);
+/*
+ * A snapshot of such descriptors, or of memfds with the same content: of this process or an earlier one, of the same library, on the
+ * same kernel and processor. The caller sees to that: a wrong image is not found out before a fork fails. The descriptors are
+ * duplicated. size, report: as the snapshot had them.
+ */
+struct bunshin_error *bunshin_snapshot_import(struct bunshin_context *context, const int32_t *fds, size_t count, uint64_t size,
+                                              const char *report, struct bunshin_snapshot **ret);
 void bunshin_snapshot_destroy(struct bunshin_snapshot *snapshot);
 
 /* ---- features ---- */

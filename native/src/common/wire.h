@@ -29,7 +29,7 @@ enum wire_verb {
     WIRE_END,       /* args: id; answered when the workspace is gone */
     WIRE_REMOVE,    /* payload: a path; answered when it is gone, if there is a reply socket */
     WIRE_FLUSH,
-    WIRE_MERGE,     /* payload: records {target, layer…}, one a mount point; answered when done */
+    WIRE_MERGE,     /* payload: records {target, layer…}, one a mount point; args: apart; answered when done */
     WIRE_BACKGROUND, /* args: id, on */
     /* to pid 1 of a workspace */
     WIRE_CALL = 32, /* payload: records; args: timeout in ns */

@@ -140,7 +140,7 @@ static void keeper_merge(struct keeper *keeper, const struct wire *request, int 
             _exit(1);
         records_init(records, request->payload, request->payload_size);
         while (records_next(records))
-            if (records->count < 2 || !merge_layers(records->string[0], records->string + 1, records->count - 1))
+            if (records->count < 2 || !merge_layers(records->string[0], records->string + 1, records->count - 1, request->argument[0]))
                 _exit(1);
         _exit(0);
     }

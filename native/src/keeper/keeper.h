@@ -43,8 +43,14 @@ bool remove_tree_at(int directory, const char *name);
 struct bunshin_error *background_set(pid_t root, const struct cgroup_set *groups, bool on) MUST_CHECK;
 bool background_can_end(void);
 
-/* merge.c: makes one layer (a directory) of several, top first; false when something failed. */
-bool merge_layers(const char *target, const char *const *layers, size_t count);
+/* copy.c: a file of a layer into another file system, whatever its kind; false where that fails. For a process that ends soon. */
+struct stat;
+bool copy_file_at(int from, int to, const char *name, const struct stat *info);
+
+/* merge.c: owner, mode, times and extended attributes, from one open file to another. */
+bool copy_attributes(int from, int to, const struct stat *info);
+/* merge.c: makes one layer (a directory) of several, top first; apart: of copies, not links. False when something failed. */
+bool merge_layers(const char *target, const char *const *layers, size_t count, bool apart);
 
 int keeper_main(int socket, pid_t owner, const char *state_path);
 

@@ -1,6 +1,6 @@
 /*
  * Many sealed layers become one. A sealed layer never changes, so its files are linked, not copied: merging costs a link a
- * file. Whiteouts and opaque marks keep their meaning for what lies below the merged layers.
+ * file, but into another file system, or where the new one is to stand apart: programs see how many links a file has. Whiteouts and opaque marks keep their meaning for what lies below the merged layers.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -22,7 +22,7 @@ static bool is_opaque(int directory) {
     return fgetxattr(directory, OPAQUE, &value, 1) == 1 && value == 'y';
 }
 
-static bool copy_attributes(int from, int to, const struct stat *info) {
+bool copy_attributes(int from, int to, const struct stat *info) {
     char names[4096], value[4096];
     ssize_t length = flistxattr(from, names, sizeof names);
     for (ssize_t at = 0; at < length; at += (ssize_t)strlen(names + at) + 1) {
@@ -34,9 +34,9 @@ static bool copy_attributes(int from, int to, const struct stat *info) {
     return fchown(to, info->st_uid, info->st_gid) == 0 && fchmod(to, info->st_mode & 07777) == 0 && futimens(to, times) == 0;
 }
 
-static bool merge_directory(int from, int to);
+static bool merge_directory(int from, int to, bool apart);
 
-static bool merge_entry(int from, int to, const char *name) {
+static bool merge_entry(int from, int to, const char *name, bool apart) {
     struct stat info, there;
     if (fstatat(from, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
         return false;
@@ -44,7 +44,10 @@ static bool merge_entry(int from, int to, const char *name) {
     if (!S_ISDIR(info.st_mode)) {
         if (exists && !remove_tree_at(to, name))
             return false;
-        return linkat(from, name, to, name, 0) == 0;
+        if (!apart && linkat(from, name, to, name, 0) == 0)
+            return true;
+        /* Besides another file system: one that has no more links for this file, or none for what is not ours. */
+        return (apart || errno == EXDEV || errno == EMLINK || errno == EPERM) && copy_file_at(from, to, name, &info);
     }
     int source = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (source < 0)
@@ -56,7 +59,7 @@ static bool merge_entry(int from, int to, const char *name) {
     if (ok && mkdirat(to, name, 0700) != 0)
         ok = errno == EEXIST;
     int target = ok ? openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
-    ok = target >= 0 && merge_directory(source, target);
+    ok = target >= 0 && merge_directory(source, target, apart);
     if (ok && covered)
         ok = fsetxattr(target, OPAQUE, "y", 1, 0) == 0;
     if (target >= 0)
@@ -65,7 +68,7 @@ static bool merge_entry(int from, int to, const char *name) {
     return ok;
 }
 
-static bool merge_directory(int from, int to) {
+static bool merge_directory(int from, int to, bool apart) {
     int copy = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *stream = copy < 0 ? NULL : fdopendir(copy);
     if (!stream) {
@@ -76,20 +79,20 @@ static bool merge_directory(int from, int to) {
     bool ok = true;
     for (struct dirent *entry; ok && (entry = readdir(stream));)
         if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
-            ok = merge_entry(from, to, entry->d_name);
+            ok = merge_entry(from, to, entry->d_name, apart);
     closedir(stream);
     struct stat info;
     return ok && fstat(from, &info) == 0 && copy_attributes(from, to, &info);
 }
 
-bool merge_layers(const char *target, const char *const *layers, size_t count) {
+bool merge_layers(const char *target, const char *const *layers, size_t count, bool apart) {
     if (mkdir(target, 0755) != 0 && errno != EEXIST)
         return false;
     int to = open(target, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool ok = to >= 0;
     for (size_t i = count; ok && i > 0; i--) { /* given top first; merged from the bottom */
         int from = open(layers[i - 1], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        ok = from >= 0 && merge_directory(from, to);
+        ok = from >= 0 && merge_directory(from, to, apart);
         if (from >= 0)
             close(from);
     }

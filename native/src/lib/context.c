@@ -205,9 +205,9 @@ struct bunshin_error *bunshin_context_remove(struct bunshin_context *context, co
     return wire_send(context->socket, &message);
 }
 
-struct bunshin_error *bunshin_context_merge(struct bunshin_context *context, const uint8_t *records, size_t size) {
+struct bunshin_error *bunshin_context_merge(struct bunshin_context *context, const uint8_t *records, size_t size, int32_t apart) {
     TRY(context_check_owner(context));
-    struct request request = {.verb = WIRE_MERGE, .payload = records, .payload_size = size, .timeout_ms = -1};
+    struct request request = {.verb = WIRE_MERGE, .argument = {apart}, .payload = records, .payload_size = size, .timeout_ms = -1};
     struct wire answer;
     TRY(request_run(context->socket, &request, "cannot merge layers", &answer));
     wire_deinit(&answer);

@@ -110,6 +110,56 @@ struct bunshin_error *bunshin_snapshot_fork_many(struct bunshin_snapshot *snapsh
     return NULL;
 }
 
+/* ---- out of the process, and in again ---- */
+
+struct bunshin_error *bunshin_snapshot_export(struct bunshin_snapshot *snapshot, int32_t *fds, size_t room, size_t *ret) {
+    TRY(context_check_owner(snapshot->context));
+    size_t count = 1 + (size_t)snapshot->store_count;
+    if (count > room)
+        return bunshin_error_new(BUNSHIN_ERROR_INVALID, ENOSPC, "a snapshot is %zu descriptors, and there is room for %zu", count, room);
+    for (size_t i = 0; i < count; i++)
+        if ((fds[i] = fcntl(i ? snapshot->store[i - 1] : snapshot->image, F_DUPFD_CLOEXEC, 3)) < 0) {
+            struct bunshin_error *error = bunshin_error_os("cannot export a snapshot");
+            while (i--)
+                close(fds[i]);
+            return error;
+        }
+    *ret = count;
+    return NULL;
+}
+
+struct bunshin_error *bunshin_snapshot_import(struct bunshin_context *context, const int32_t *fds, size_t count, uint64_t size,
+                                                  const char *report, struct bunshin_snapshot **ret) {
+    TRY(context_check_owner(context));
+    if (count < 2 || count > WIRE_FDS_MAX - 4)
+        return bunshin_error_new(BUNSHIN_ERROR_INVALID, EINVAL, "a snapshot is an image and its page stores, not %zu descriptors", count);
+    struct bunshin_snapshot *snapshot = calloc(1, sizeof *snapshot);
+    int *store = calloc(count, sizeof *store);
+    char *text = strdup(report);
+    if (!snapshot || !store || !text) {
+        free(snapshot);
+        free(store);
+        free(text);
+        return bunshin_error_no_memory();
+    }
+    *snapshot = (struct bunshin_snapshot){.context = context, .store = store, .carrier = -1, .size = size, .report = text};
+    context_hold(context);
+    snapshot->image = fcntl(fds[0], F_DUPFD_CLOEXEC, 3);
+    bool ok = snapshot->image >= 0;
+    for (size_t i = 1; ok && i < count; i++)
+        if ((ok = (store[i - 1] = fcntl(fds[i], F_DUPFD_CLOEXEC, 3)) >= 0))
+            snapshot->store_count++;
+    if (!ok) {
+        struct bunshin_error *error = bunshin_error_os("cannot import a snapshot");
+        bunshin_snapshot_destroy(snapshot);
+        return error;
+    }
+    *ret = snapshot;
+    return NULL;
+}
+
+/* ---- looking, and the end ---- */
+
 uint64_t bunshin_snapshot_size(const struct bunshin_snapshot *snapshot) { return snapshot->size; }
 
 const char *bunshin_snapshot_report(const struct bunshin_snapshot *snapshot) { return snapshot->report ? snapshot->report : ""; }
