@@ -111,7 +111,7 @@ class WorkspaceSpec:
         parse_size(self.memory_limit)
         parse_size(self.disk_limit)
         frozen_instant(self.frozen_time)
-        check_seed(self.seed)
+        object.__setattr__(self, "seed", check_seed(self.seed))  # a plain int, whatever integer it was
 
 
 class Workspace:

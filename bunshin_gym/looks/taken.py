@@ -17,7 +17,7 @@ __all__ = ["VARIABLES", "left", "loses"]
 Args = Sequence[str | None]
 
 # By name; "" is the shell itself, which opens what is redirected.
-_CLOCK = {"", "date", "git", "awk", "gawk", "mawk", "perl", "ruby", "node"}
+_CLOCK = {"", "date", "find", "git", "awk", "gawk", "mawk", "perl", "ruby", "node"}
 _RANDOM = {"", "mktemp", "uuidgen", "shuf", "sort", "openssl", "perl", "ruby", "node"}
 # What reads the devices when it is told to, among other files.
 _READERS = {"cat", "head", "tail", "od", "xxd", "hexdump", "dd", "tr", "base64", "cut", "fold", "wc", "cp", "tee"}
@@ -31,7 +31,7 @@ def left(look: Look, name: str, args: Args, given: Given) -> Look:
     """What is left of a command's `look` where it takes what is `given`."""
     if look.outside not in given:
         return look
-    taken = _clock(name, args) if look.outside == "clock" else _random(name, args)
+    taken = _clock(name, args) if look.outside == "clock" else _random(name, args, given)
     return replace(look, outside="") if taken else look
 
 
@@ -39,9 +39,10 @@ def _clock(name: str, args: Args) -> bool:
     return name in _CLOCK and not (name == "git" and "gc" in args)  # which compares with the times of files
 
 
-def _random(name: str, args: Args) -> bool:
+def _random(name: str, args: Args, given: Given) -> bool:
     if name == "openssl":
-        return bool(args) and args[0] in ("rand", "genpkey", "genrsa")
+        made = args[0] if args else None
+        return made in ("rand", "genpkey", "genrsa") or (made == "req" and "clock" in given)  # certificates have dates
     if name == "uuidgen":
         return not any(arg is None or re.match(r"-\w*t|--time", arg) for arg in args)
     return name in _RANDOM

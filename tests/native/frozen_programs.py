@@ -22,6 +22,9 @@ int main(int count, char **word) {
     return getrandom(&drawn, sizeof drawn, 0) < 0 || printf("%u\n", drawn) < 0;
 }
 """
+# Where the clock is to stand. Later than now: were it earlier, tools would complain of files from the future.
+AT = 2_000_000_000
+
 UUID_SOURCE = r"""
 #include <stdio.h>
 void uuid_generate(unsigned char *ret);
@@ -98,8 +101,12 @@ PROGRAMS = (
             ("sqlite3 :memory: 'select random(), hex(randomblob(8))'", True), ("sqlite3",)),
     Program("libuuid: uuid_generate, uuidgen", random=("/tmp/p/uuid | od -An -x", True), needs=("gcc",),
             setup=_files(u_c=UUID_SOURCE) + " && gcc -o uuid u.c -l:libuuid.so.1"),
-    Program("openssl: rand, genpkey", random=("openssl rand -hex 8; openssl genpkey -algorithm ed25519", True),
+    Program("openssl: rand, genpkey, genrsa, req -x509",
+            random=("openssl rand -hex 8; openssl genpkey -algorithm ed25519; "
+                    "openssl req -x509 -newkey rsa:1024 -nodes -subj /CN=a -keyout - 2>/dev/null", True),
             needs=("openssl",)),
+    Program("find -mmin, -mtime (but for the times of the files)",
+            (f"touch -d @{AT - 60} /tmp/o; find /tmp/o -mmin -5 -printf {AT}", True)),
     Program("git: the dates of commits",
             ("cd $(mktemp -d) && git init -q . && git -c user.name=a -c user.email=b commit -q --allow-empty -m c && "
              "git log --format=%ct", True), needs=("git",)),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from contract.laws import python
-from native.frozen_programs import PROGRAMS, Program
+from native.frozen_programs import AT, PROGRAMS, Program
 
 import needs
 from bunshin_gym import ToolCall, Workspace, WorkspaceError, WorkspaceSpec
@@ -16,8 +16,6 @@ from native import frozen_programs
 
 pytestmark = pytest.mark.engine("native")
 
-# Later than now: were it earlier, tools would complain of files from the future.
-AT = 2_000_000_000
 PAGE = Path(__file__).parents[2] / "docs" / "frozen.md"
 DRAW = "head -c 8 /dev/urandom | od -An -x"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import bunshin_gym as bg
 from bunshin_gym.frozen import check_seed, frozen_instant
+from bunshin_gym.stamp import stamp_of
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,16 @@ def test_seeds() -> None:
     for seed in (-1, 1 << 64, 1.0, "1", True):
         with pytest.raises(ValueError, match="seed must be an integer from 0 to"):
             bg.WorkspaceSpec(seed=seed)  # type: ignore[arg-type]
+
+
+def test_what_is_saved_is_of_one_clock_and_one_seed(tmp_path: Path) -> None:
+    stamps = [
+        stamp_of(bg.WorkspaceSpec(engine="dummy", image=bg.Image.directory(tmp_path), **fields), None)
+        for fields in ({}, {"seed": 1}, {"seed": np.int64(1)}, {"seed": 2}, {"frozen_time": 1}, {"frozen_time": 2})
+    ]
+    one = stamps[1]
+    assert one is not None
+    assert [other and one.differs(other) for other in stamps] == [["spec"], [], [], ["spec"], ["spec"], ["spec"]]
 
 
 def test_environments_and_tasks_take_them() -> None:
