@@ -90,6 +90,19 @@ def test_a_call_draws_what_follows_from_its_text_and_the_place_in_it(three: tupl
     assert said(workspace, "echo $RANDOM $RANDOM") == said(three[1], "echo $RANDOM $RANDOM")
 
 
+def test_children_are_told_apart_by_their_births(three: tuple[Workspace, ...]) -> None:
+    # Both sides of a pipe draw at the same time, whoever is first.
+    command = (
+        "for i in {1..20}; do { sleep 0.0$((i % 2)); echo $SRANDOM $RANDOM; } | { echo $SRANDOM $RANDOM; cat; }; done"
+    )
+    drawn = said(three[0], command)
+    assert len(set(drawn.split())) > 70  # of 80; RANDOM is small
+    assert said(three[1], command) == drawn
+    forks = "import os\nfor _ in range(9):\n    if not os.fork():\n        print(os.urandom(8)); os._exit(0)\n"
+    code = f"python3 -c '{forks}for _ in range(9): os.wait()' | sort | md5sum"
+    assert said(three[0], code) == said(three[1], code)
+
+
 def test_names_that_are_taken_are_not_given_again(three: tuple[Workspace, ...]) -> None:
     made = {said(three[0], command) for command in ["mktemp", "mktemp", "mktemp -d", "mktemp"]}
     assert len(made) == 4

@@ -47,6 +47,8 @@ def test_seeds() -> None:
 
 
 def test_what_is_saved_is_of_one_clock_and_one_seed(tmp_path: Path) -> None:
+    for name in ("proc", "dev", "tmp"):
+        (tmp_path / name).mkdir()
     stamps = [
         stamp_of(bg.WorkspaceSpec(engine="dummy", image=bg.Image.directory(tmp_path), **fields), None)
         for fields in ({}, {"seed": 1}, {"seed": np.int64(1)}, {"seed": 2}, {"frozen_time": 1}, {"frozen_time": 2})

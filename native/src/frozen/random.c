@@ -16,6 +16,9 @@
 #undef errno
 
 extern void *dlsym(void *handle, const char *name) __attribute__((weak));
+/* The first is glibc's own, which has the other only for static linking. */
+extern int __register_atfork(void (*before)(void), void (*parent)(void), void (*child)(void), void *handle) __attribute__((weak));
+extern int pthread_atfork(void (*before)(void), void (*parent)(void), void (*child)(void)) __attribute__((weak));
 
 /* ---- ChaCha20 (D. J. Bernstein) ---- */
 
@@ -53,7 +56,10 @@ static struct {
     uint64_t next;
     uint8_t block[64];
     size_t used;
+    uint64_t forks; /* under this key */
 } stream;
+
+static bool counts_forks;
 
 static uint64_t hash(uint64_t hash, const uint8_t *data, long size) { /* FNV-1a */
     for (long i = 0; i < size; i++)
@@ -93,6 +99,7 @@ static void take_key(const uint8_t from[32], uint64_t nonce, uint64_t number, in
     stream.next = 0;
     stream.used = sizeof stream.block;
     stream.pid = pid;
+    stream.forks = 0;
 }
 
 static void ensure_key(int pid) {
@@ -105,25 +112,44 @@ static void ensure_key(int pid) {
     if (stream.pid) { /* born by fork of one that had a key */
         memcpy(&call, now.call, sizeof call);
         memcpy(&number, stream.key, sizeof number);
-        take_key(stream.key, ~(call + stream.next), ticket(number), pid);
+        take_key(stream.key, ~(call + stream.next), counts_forks ? stream.forks : ticket(number), pid);
     } else {
         number = command_line();
         take_key(now.call, number, ticket(number), pid);
     }
 }
 
+static bool try_lock(int pid) {
+    int holder = 0;
+    return __atomic_compare_exchange_n(&stream.lock, &holder, pid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED) ||
+           (holder != pid && __atomic_compare_exchange_n(&stream.lock, &holder, pid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+}
+
 static void lock(int pid) {
-    for (;;) {
-        int holder = 0;
-        if (__atomic_compare_exchange_n(&stream.lock, &holder, pid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-            return;
-        if (holder != pid && __atomic_compare_exchange_n(&stream.lock, &holder, pid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-            return;
+    while (!try_lock(pid))
         SYS(__NR_sched_yield, 0, 0, 0, 0);
-    }
 }
 
 static void unlock(void) { __atomic_store_n(&stream.lock, 0, __ATOMIC_RELEASE); }
+
+/* Before a fork: children are told apart by the order of their births, not by who is first to draw. */
+static void before_fork(void) {
+    int pid = (int)SYS(__NR_getpid, 0, 0, 0, 0);
+    if (!try_lock(pid)) /* perhaps by this very thread, below a signal */
+        return;
+    ensure_key(pid);
+    stream.forks++;
+    unlock();
+}
+
+__attribute__((constructor)) static void begin(void) {
+    if (!random_is_seeded())
+        return;
+    if (__register_atfork)
+        counts_forks = __register_atfork(before_fork, NULL, NULL, NULL) == 0;
+    else if (pthread_atfork)
+        counts_forks = pthread_atfork(before_fork, NULL, NULL) == 0;
+}
 
 void random_draw(void *ret, size_t size) {
     int pid = (int)SYS(__NR_getpid, 0, 0, 0, 0);
