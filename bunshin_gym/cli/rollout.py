@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, default=0, metavar="N", help="of the practice rollouts, and of the random programs (0)"
     )
     how.add_argument("--modes", default="", metavar="NAME,…", help="only these modes")
-    how.add_argument("--ablations", action="store_true", help="also with each technique off in turn")
+    how.add_argument("--ablations", action="store_true", help="also with each technique off in turn, and with drafts")
     how.add_argument("--audits", type=int, metavar="N", help="instead: play on until N hits have been run again")
     how.add_argument("--many", type=int, metavar="N", help="instead: N rollouts at once (of test_suite, or of --task)")
     how.add_argument("--memory-budget", type=parse_size, metavar="SIZE", help='for --many: at most this, e.g. "8G"')
@@ -158,6 +158,7 @@ def lines(figures: Figures) -> Iterable[str]:
     header = ("", "calls", "run", "hits", "peak MB", "GB·s", "batch s", "±", "call p50 ms", "p90 s", "max s", "solved")
     names = dict.fromkeys(outcome.mode for one in figures.runs for outcome in one)
     yield table(header, [_row(figures, name) for name in names])
+    yield from _drafts(figures, names)
     if figures.bounds:
         middle = sorted(figures.bounds, key=lambda b: b.oracle)[len(figures.bounds) // 2]
         yield ""
@@ -189,6 +190,21 @@ def lines(figures: Figures) -> Iterable[str]:
     )
     for text in [text for a in figures.answers for text in a.different][:5]:
         yield f"  not so: {text}"
+
+
+def _drafts(figures: Figures, names: Iterable[str]) -> Iterable[str]:
+    """What became of drafts, in the modes that made some."""
+    for name in names:
+
+        def of(what: str, name: str = name) -> float:
+            return figures.middle(name, lambda o: o.stats.get(what, 0))
+
+        if of("drafts_proposed"):
+            yield (
+                f"{name}: {of('drafts_proposed'):.0f} drafts proposed, {of('drafts_begun'):.0f} begun, "
+                f"{of('drafts'):.0f} adopted, {of('drafts_squashed'):.0f} squashed; {of('drafts_saved_seconds'):.1f} s "
+                f"of waiting saved, {of('drafts_wasted_seconds'):.1f} s spent in vain"
+            )
 
 
 def _row(figures: Figures, mode: str) -> tuple[object, ...]:

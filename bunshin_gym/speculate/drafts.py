@@ -378,7 +378,7 @@ class Drafts:
             validate(call)
         except InvalidToolCall:
             return None
-        if guess.probability < _LEAST or stand.timeout <= 0 or not cacheable(call):
+        if guess.probability < _LEAST or stand.timeout <= 0 or not cacheable(call, node.root.given):
             return None
         if edge in node.volatile or (node.state is not None and edge in node.state.volatile):
             return None

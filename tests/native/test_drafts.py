@@ -125,10 +125,13 @@ def test_a_workspace_in_the_background_and_back() -> None:
     with Workspace(SPEC) as workspace:
         workspace.run("sleep 1000 & sleeper=$!")
         everyone = "for pid in self $$ $sleeper; do awk '/^policy/ { print $3 }' /proc/$pid/sched; done"
+        session = "awk '{ print $3 }' /proc/self/autogroup 2>/dev/null"
         usual = workspace.run(everyone).output.split()
         assert IDLE not in usual
         able = workspace.background(True)
         assert workspace.run(everyone).output.split() == ([IDLE] * 3 if able else usual)
+        assert workspace.run(session).output in (("19\n", "") if able else ("0\n", ""))
         assert workspace.background(False) == able
         assert workspace.run(everyone).output.split() == usual
+        assert workspace.run(session).output in ("0\n", "")
         assert workspace.run("kill $sleeper").ok

@@ -1,4 +1,4 @@
-"""The ways a batch is played: two baselines, everything on, and everything but one technique."""
+"""The ways a batch is played: two baselines, the default, and that with one technique changed."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ ABLATIONS = (
     Mode("without sharing", {"share": False}),
     Mode("key=history", {"key": "history"}),
     Mode("key=state", {"key": "state"}),
+    Mode("with drafts", {"speculate": 2}),
 )
 
 

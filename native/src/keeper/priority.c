@@ -3,6 +3,10 @@
  * called back. The kernel lets anyone go there, but leaving it takes a privilege of the machine's (CAP_SYS_NICE, or
  * RLIMIT_NICE), which pid 1 in its namespace cannot have: so it is the keeper that does it, from outside, and only if it
  * has been found able to undo it. What is started in there later inherits the policy.
+ *
+ * Where sched_autogroup_enabled is set, the kernel shares the processor among sessions first, whatever runs in them: a
+ * session of nothing but SCHED_IDLE gets as much as another. So the sessions of the workspace, which pid 1 has made, are
+ * made light as well.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -120,6 +124,18 @@ static int switch_threads(int proc, pid_t pid, int from, int to) {
     return switched;
 }
 
+/* Gives the session of a process the weight of nice 19, or its usual one. Nothing where the kernel has no such groups. */
+static void weigh_session(int proc, pid_t pid, bool on) {
+    char path[32];
+    snprintf(path, sizeof path, "%d/autogroup", pid);
+    int fd = openat(proc, path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    const char *nice = on ? "19" : "0";
+    (void)!write(fd, nice, on ? 2 : 1);
+    close(fd);
+}
+
 struct bunshin_error *background_set(pid_t root, const struct cgroup_set *groups, bool on) {
     int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (proc < 0)
@@ -136,8 +152,10 @@ struct bunshin_error *background_set(pid_t root, const struct cgroup_set *groups
             int here = switch_threads(proc, pids[i], on ? SCHED_OTHER : SCHED_IDLE, on ? SCHED_IDLE : SCHED_OTHER);
             if (here < 0)
                 error = bunshin_error_os("cannot change the priority of a workspace: sched_setscheduler");
-            else
+            else if (here) {
                 switched += here;
+                weigh_session(proc, pids[i], on);
+            }
         }
         free(pids);
     }
