@@ -15,14 +15,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bunshin_gym.errors import TaskError
+from bunshin_gym.looks import cacheable, leaves_running
 from bunshin_gym.speculate.learned import Learned
 from bunshin_gym.speculate.past import Made, Past
 from bunshin_gym.speculate.predict import Guess, Hint, Source
 from bunshin_gym.speculate.ready import PREDICTORS
-from bunshin_gym.tools import ToolCall, ToolResult
-from bunshin_gym.traces import TraceCall, TraceRollout, TraceTask
+from bunshin_gym.speculate.worth import Worth
+from bunshin_gym.tools import ExitReason, ToolCall, ToolResult
+from bunshin_gym.traces import TIMED_OUT, TraceCall, TraceRollout, TraceTask
 
-__all__ = ["Score", "evaluate"]
+__all__ = ["Drafted", "Family", "Score", "evaluate"]
 
 _BINS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
 
@@ -110,18 +112,62 @@ class _Once:
             self._source.learn(past, call)
 
 
+@dataclass
+class Drafted:
+    """What drafts would have come to, had each fork and seal taken `forking` seconds together. Seconds, and calls.
+
+    `total`: what all calls took. `saved`: what those took that a draft had made; a policy thinks longer than that.
+    `wasted`: forking and running of drafts that were not adopted.
+    """
+
+    forking: float
+    begun: int = 0
+    adopted: int = 0
+    total: float = 0.0
+    saved: float = 0.0
+    wasted: float = 0.0
+
+    def count(self, guesses: Sequence[Guess], one: _Call, worth: Worth, task: Hashable, *, known: bool) -> None:
+        """The likeliest guesses, as far as they pay, and the call that came; `known`: it is in the tree."""
+        self.total += one.seconds
+        for guess in guesses[:4]:
+            seconds = worth.seconds(task, guess.call)
+            right = guess.call == one.call
+            if (right and known) or not cacheable(guess.call) or not worth.gain(guess.probability, seconds, seal=True):
+                continue
+            self.begun += 1
+            if right:
+                self.adopted += 1
+                self.saved += one.seconds
+            else:
+                self.wasted += seconds + self.forking
+
+
 @dataclass(frozen=True)
 class _Call:
     call: ToolCall
     made: Made
     seconds: float
+    running: bool  # whether the rollout has left something running by then
     known: Hashable  # what has been done so far that changed something, and this call
 
 
+@dataclass
+class Family:
+    """One family of tasks: scores by which calls ("all", "not in the tree"), and what drafts would have come to."""
+
+    scores: dict[str, list[Score]]
+    drafted: Drafted
+
+
 def evaluate(
-    tasks: Sequence[TraceTask], *, folds: int = 4, on_part: Callable[[str, int], None] = lambda name, total: None
-) -> dict[str, dict[str, list[Score]]]:
-    """Scores by family of tasks (what stands before the slash), and by which calls: "all", "not in the tree".
+    tasks: Sequence[TraceTask],
+    *,
+    folds: int = 4,
+    forking: float = 0.04,
+    on_part: Callable[[str, int], None] = lambda name, total: None,
+) -> dict[str, Family]:
+    """What was found, by family of tasks (what stands before the slash). `forking`: seconds a fork and a seal take.
 
     Raises TaskError where no task has two rollouts, ValueError for fewer than two folds.
     """
@@ -134,21 +180,29 @@ def evaluate(
             families.setdefault(task.name.partition("/")[0], {})[task.name] = played
     if not families:
         raise TaskError("there is no task with two rollouts or more to learn from and to test on")
-    return {family: _family(family, groups, folds, on_part) for family, groups in families.items()}
+    return {family: _family(family, groups, folds, forking, on_part) for family, groups in families.items()}
 
 
 def _family(
-    family: str, groups: dict[str, list[list[_Call]]], folds: int, on_part: Callable[[str, int], None]
-) -> dict[str, list[Score]]:
+    family: str,
+    groups: dict[str, list[list[_Call]]],
+    folds: int,
+    forking: float,
+    on_part: Callable[[str, int], None],
+) -> Family:
     scores: dict[str, dict[str, Score]] = {"all": {}, "not in the tree": {}}
+    drafted = Drafted(forking)
     for fold in range(folds):
         on_part(f"{family}, fold {fold + 1} of {folds}", 0)
         sources = [_Once(make()) for make in PREDICTORS.values()]
-        predictors = [*(Learned(source.name, [source]) for source in sources), Learned("mix", sources)]
+        mix = Learned("mix", sources)
+        predictors = [*(Learned(source.name, [source]) for source in sources), mix]
+        worth = Worth(fork=forking / 2, seal=forking / 2)
         tree: set[Hashable] = set()
         for task, rollout in _dealt(groups, fold, folds, test=False):
             tree.update((task, one.known) for one in rollout)
             for past, one in _along(task, rollout):
+                worth.learn(task, *one.made)
                 for predictor in predictors:
                     predictor.learn(past, one.call)
         for task, rollout in _dealt(groups, fold, folds, test=True):
@@ -159,7 +213,9 @@ def _family(
                     for which in ("all", "not in the tree") if new else ("all",):
                         score = scores[which].setdefault(predictor.name, Score(predictor.name))
                         score.count(guesses, one.call, one.seconds)
-    return {which: list(by_name.values()) for which, by_name in scores.items()}
+                    if predictor is mix:
+                        drafted.count([] if one.running else guesses, one, worth, task, known=not new)
+    return Family({which: list(by_name.values()) for which, by_name in scores.items()}, drafted)
 
 
 def _dealt(
@@ -182,10 +238,12 @@ def _along(task: str, rollout: Sequence[_Call]) -> Iterable[tuple[Past, _Call]]:
 def _played(task: TraceTask, rollout: TraceRollout) -> list[_Call]:
     calls: list[_Call] = []
     changed: tuple[str, ...] = ()
+    running = False
     for recorded in rollout.calls:
         call = ToolCall("shell", {"command": recorded.command})
         known = (*changed, recorded.command)
-        calls.append(_Call(call, Made(call, _result(recorded)), recorded.seconds, hash(known)))
+        calls.append(_Call(call, Made(call, _result(recorded)), recorded.seconds, running, hash(known)))
+        running = running or leaves_running(call)
         if not recorded.read_only:
             changed = known
     return calls
@@ -193,4 +251,5 @@ def _played(task: TraceTask, rollout: TraceRollout) -> list[_Call]:
 
 def _result(recorded: TraceCall) -> ToolResult:
     code = recorded.code if recorded.code is not None else recorded.recorded_code
-    return ToolResult(recorded.output, exit_code=code, duration=recorded.seconds)
+    reason = ExitReason.TIMEOUT if code == TIMED_OUT else ExitReason.EXITED
+    return ToolResult(recorded.output, exit_code=code, exit_reason=reason, duration=recorded.seconds)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import bunshin_gym
 from bunshin_gym import traces
-from bunshin_gym.bench.predict import Score, evaluate
+from bunshin_gym.bench.predict import Family, Score, evaluate
 from bunshin_gym.bench.rollout.recorded import is_group
 from bunshin_gym.cli.terminal import Progress, table
 from bunshin_gym.errors import TaskError
@@ -20,19 +20,21 @@ __all__ = ["arguments", "main"]
 def arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("predict (of --trajectories DIR, and --task)")
     how.add_argument("--folds", type=int, default=4, metavar="N", help="test on each Nth part of the rollouts (4)")
+    how.add_argument("--forking", type=float, default=0.04, metavar="S", help="seconds a seal and a fork take (0.04)")
 
 
 def main(args: argparse.Namespace) -> int:
     with Progress(quiet=args.json) as progress:
-        scores = evaluate(chosen(args), folds=args.folds, on_part=progress.start)
+        families = evaluate(chosen(args), folds=args.folds, forking=args.forking, on_part=progress.start)
     if args.json:
         plain = {
-            family: {which: [score.as_dict() for score in row] for which, row in by_which.items()}
-            for family, by_which in scores.items()
+            family: {which: [score.as_dict() for score in row] for which, row in found.scores.items()}
+            | {"drafts": vars(found.drafted)}
+            for family, found in families.items()
         }
         print(json.dumps({"version": bunshin_gym.__version__, "folds": args.folds, "families": plain}, indent=1))
     else:
-        print("\n".join(lines(scores)))
+        print("\n".join(lines(families)))
     return 0
 
 
@@ -47,19 +49,23 @@ def chosen(args: argparse.Namespace) -> list[traces.TraceTask]:
     return [task for task in traces.load(tasks, rollouts, args.task or "*") if is_group(task)]
 
 
-def lines(scores: dict[str, dict[str, list[Score]]]) -> Iterable[str]:
+def lines(families: dict[str, Family]) -> Iterable[str]:
     """The scores as tables, and how honest the mix is."""
-    for family, by_which in scores.items():
-        for which, row in by_which.items():
+    for family, found in families.items():
+        for which, row in found.scores.items():
             yield f"{family}, {which}: {row[0].calls if row else 0} calls"
             header = ("", "top-1", "top-3", "top-1, seconds", "top-3, seconds", "log loss", "off by")
             yield table(header, [_row(score) for score in row])
             yield ""
         yield f"{family}, the guesses of the mix:"
-        bins = by_which["all"][-1].as_dict()["calibration"]
+        bins = found.scores["all"][-1].as_dict()["calibration"]
         rows = [(f"{b['up_to']:g}", b["guesses"], _percent(b["said"]), _percent(b["came"])) for b in bins]
         yield table(("probability up to", "guesses", "said", "came"), rows)
-        yield ""
+        d = found.drafted
+        yield (
+            f"\n{family}, drafts where they pay, at {1000 * d.forking:.0f} ms for a seal and a fork: {d.begun} begun, "
+            f"{d.adopted} adopted; of {d.total:.1f} s of calls {d.saved:.1f} s saved, {d.wasted:.1f} s spent in vain\n"
+        )
 
 
 def _row(score: Score) -> tuple[object, ...]:

@@ -16,7 +16,7 @@ __all__ = ["Worth"]
 
 _KEPT = 20000
 _LEAST = 0.01  # seconds a draft must be expected to win
-_BACKGROUND = 0.5  # what a second in the background counts for
+_BACKGROUND = 0.2  # what a second in the background counts for
 _FRESH = 0.3  # how much the last measurement counts
 _OVER = (ExitReason.TIMEOUT, ExitReason.OUT_OF_MEMORY, ExitReason.WORKSPACE_LOST)
 

@@ -200,6 +200,10 @@ def test_rollouts_that_were_not_learned_from_are_foretold(recording: Path, capsy
     # Of ls, echo N, make, ls, make check all but the echo can be known; only the first ls was made after the same.
     assert mix["top1"] >= 0.6
     assert found["not in the tree"][-1]["calls"] == 16
+    # make and make check take 0.5 s and are known to come; ls as well, but that leads nowhere new.
+    drafts = found["drafts"]
+    assert 0 < drafts["saved"] == 0.5 * drafts["adopted"] <= drafts["total"] == 10
+    assert drafts["begun"] >= drafts["adopted"]
     assert main(["bench", "predict", "--trajectories", str(recording)]) == 0
     assert "not in the tree: 16 calls" in capsys.readouterr().out
 
