@@ -132,7 +132,7 @@ class Ledger:
         if not rollout.patient:
             with self._lock:
                 if not self.fits(extra):
-                    raise MemoryBudgetExceeded("there is no room for a draft")
+                    raise MemoryBudgetExceeded("the memory budget has no room for what is made ahead of time")
                 self._reserved += extra
             return
         deadline = time.monotonic() + self.patience

@@ -163,10 +163,10 @@ class WorkspaceEnv(gym.Env[Any, str]):
     def prepare(self, task: str) -> None:
         """Prepare the workspace of a task of the taskset, so that `reset` need not; from any thread.
 
-        Nothing where it is prepared already. Raises as `reset` does.
+        Nothing where it is prepared already. Raises as `reset` does, and at once where the memory budget has no room.
         """
         chosen = self.tasks[task]
-        self._open(chosen).close()
+        self._open(chosen, patient=False).close()
 
     def step(self, action: str) -> Transition:
         """One move. What goes wrong is in the observation and in `info["failure_kind"]`; only misuse raises.
@@ -272,8 +272,8 @@ class WorkspaceEnv(gym.Env[Any, str]):
         child.restore_state(state)
         return child
 
-    def _open(self, task: Task) -> Rollout:
-        return self._executor.open(task.name, lambda: self._prepare(task), task.stamp)
+    def _open(self, task: Task, *, patient: bool = True) -> Rollout:
+        return self._executor.open(task.name, lambda: self._prepare(task), task.stamp, patient)
 
     def _prepare(self, task: Task) -> Workspace:
         return task.prepare(self.workspace_spec)

@@ -122,11 +122,12 @@ class Executor:
 
     # -- rollouts: birth and death
 
-    def open(self, key: Hashable, prepare: Prepare, stamp: Stamper | None = None) -> Rollout:
+    def open(self, key: Hashable, prepare: Prepare, stamp: Stamper | None = None, patient: bool = True) -> Rollout:
         """A new rollout at the root `key`. The first one prepares the workspace that all later ones are forks of.
 
         `stamp` says of the workspace that was prepared what answers below this root depend on; without it they are
-        neither saved nor recalled. Raises what `prepare` raises, and TreeFileError; the next one then tries again.
+        neither saved nor recalled. Not `patient`: it does not wait for memory. Raises what `prepare` raises, and
+        TreeFileError; the next one then tries again.
         """
         self._sweep()
         with self._lock:
@@ -135,6 +136,7 @@ class Executor:
             root_lock = self._root_locks.setdefault(key, threading.Lock())
         root = self.tree.root(key)
         rollout = Rollout(root)
+        rollout.patient = patient
         with self._noted("open", rollout), ExitStack() as stack:
             with self.stats.timed("wait", at=root.number):  # for the one that prepares
                 stack.enter_context(root_lock)

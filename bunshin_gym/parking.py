@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
@@ -56,7 +56,7 @@ class Parking:
         self.active = active
         self._lock = threading.Lock()
         self._seats: WeakKeyDictionary[Rollout, Seat] = WeakKeyDictionary()
-        self._usual = 0  # bytes of its own that a workspace has had lately
+        self._usual = 0  # bytes of its own that a workspace has had lately, after a step
 
     # -- use
 
@@ -72,7 +72,7 @@ class Parking:
         try:
             yield
         finally:
-            self._measure(seat, rollout.workspace)
+            self._measure(seat, rollout.workspace, resting=True)
             seat.stuck, seat.used = False, time.monotonic()
             with self._lock:
                 seat.users -= 1
@@ -91,17 +91,20 @@ class Parking:
         seat.measured = 0.0
         self._measure(seat, rollout.workspace)
 
-    def _measure(self, seat: Seat, workspace: Workspace | None) -> None:
+    def _measure(self, seat: Seat, workspace: Workspace | None, *, resting: bool = False) -> None:
+        """See what it holds by now. One that is at work is taken to need what is usual after a step, if not more."""
         began = time.monotonic()
         if workspace is None or workspace.parked or began - seat.measured < _MEASURING * seat.cost:
             return
         try:
-            seat.held = workspace.holding()
+            held = workspace.holding()
         except WorkspaceError:
             return  # it is gone, or going: whoever uses it next finds out
         seat.measured = time.monotonic()
         seat.cost = seat.measured - began
-        self._usual = (3 * self._usual + seat.held.own) // 4 if self._usual else seat.held.own
+        seat.held = held if resting else replace(held, own=max(held.own, self._usual))
+        if resting:
+            self._usual = (3 * self._usual + held.own) // 4 if self._usual else held.own
 
     # -- as a holder
 

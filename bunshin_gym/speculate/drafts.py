@@ -224,7 +224,7 @@ class Drafts:
     def _squash(self, draft: Run) -> None:
         if draft.phase in (Phase.ADOPTED, Phase.SQUASHED):
             return
-        if draft.phase is Phase.BEGUN:
+        if draft.phase is not Phase.PROPOSED:
             self._rubbish.append(draft.clear)  # its call ends, and its worker is free
         draft.phase = Phase.SQUASHED
         self._drafts.remove(draft)
@@ -309,7 +309,6 @@ class Drafts:
                 self._changed.wait_for(lambda draft=draft: draft.phase is not Phase.READY)  # type: ignore[misc]
                 squashed = draft.phase is Phase.SQUASHED
             if squashed:
-                draft.clear()
                 self._stats.add(drafts_wasted_seconds=draft.seconds)
 
     # -- the scout

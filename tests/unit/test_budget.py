@@ -275,7 +275,7 @@ def write(executor: Executor, rollout: Rollout, size: int) -> None:
     executor.run(rollout, ToolCall("write_file", {"path": "large", "content": "x" * size}), 20)
 
 
-@pytest.mark.parametrize("executor", [20 * MB], indirect=True)
+@pytest.mark.parametrize("executor", [24 * MB], indirect=True)
 def test_what_is_worth_least_goes_first(executor: Executor, begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parking, "_MEASURING", 0)  # every time
     executor.group, executor.policy = 4, DefaultPolicy(threshold=0.0)
@@ -289,11 +289,11 @@ def test_what_is_worth_least_goes_first(executor: Executor, begin: Begin, monkey
     write(executor, second, 3 * MB)
     run(executor, third, "echo $RANDOM > mine")
     assert not drafts.bytes and node.snapshot is not None and not executor.stats.parked
-    write(executor, third, 2 * MB)
+    write(executor, third, 4 * MB)
     fourth = begin()
     run(executor, fourth, "echo $RANDOM > mine")
     assert node.snapshot is None and not executor.stats.parked
-    write(executor, fourth, 4 * MB)
+    write(executor, fourth, 5 * MB)
     run(executor, begin(), "echo $RANDOM > mine")
     assert executor.stats.parked and held(first).parked  # used longest ago
     assert run(executor, first, "wc -c < large").output.strip() == str(4 * MB)
@@ -371,6 +371,16 @@ def test_who_waits_is_let_go_at_the_end(executor: Executor, begin: Begin, end: s
             waiting.result(20)
         held(first).interrupt()
         busy.result(20)
+
+
+def test_what_is_prepared_ahead_never_waits() -> None:
+    envs = BunshinVectorEnv(1, engine="dummy", task="log_hunt", memory_budget=1)
+    env = envs.env_class(task="log_hunt", engine="dummy", _executor=envs._executor)
+    envs._executor.ledger.parking._usual = MB
+    with pytest.raises(MemoryBudgetExceeded, match="has no room for what is made ahead"):
+        env.prepare("log_hunt")
+    env.close()
+    envs.close()
 
 
 def test_closing_parked_rollouts_leaves_nothing() -> None:
