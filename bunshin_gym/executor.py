@@ -26,13 +26,15 @@ from typing import Literal
 from bunshin_gym.arrive import Arrivals
 from bunshin_gym.audit import Auditor
 from bunshin_gym.budget import Ledger, at_work
-from bunshin_gym.errors import ForkError, TaskError, TreeFileError, WorkspaceError, WorkspaceLost
+from bunshin_gym.debt import unreplayable
+from bunshin_gym.errors import TaskError, TreeFileError, WorkspaceError, WorkspaceLost
 from bunshin_gym.events import Events
 from bunshin_gym.flight import Flight, Flights, Landing, Remembered
+from bunshin_gym.keeping import Keeper
 from bunshin_gym.looks import cacheable, strict
-from bunshin_gym.materialise import CUT_SHORT, Materialiser, Prepare, replay_seconds, unreplayable
+from bunshin_gym.materialise import CUT_SHORT, Materialiser, Prepare
 from bunshin_gym.place import Place
-from bunshin_gym.policy import DefaultPolicy, Site, SnapshotPolicy
+from bunshin_gym.policy import Costs, DefaultPolicy, SnapshotPolicy
 from bunshin_gym.recall import Recall, Stamper
 from bunshin_gym.rollout import Anchor, Rollout
 from bunshin_gym.speculate import Predict, Speculator, ready
@@ -99,13 +101,17 @@ class Executor:
         self.share = share
         self.key = key
         self.group = group
-        self.policy = policy if policy is not None else DefaultPolicy(snapshot_seconds)
         self.tree = tree if tree is not None else Tree()
         self.stats = stats if stats is not None else Stats()
         self.events = self.stats.events = events
         self._digests = cache and key == "state"
+        costs = Costs()
         self.ledger = Ledger(memory_budget, memory_patience, self.stats)
-        self._materialiser = Materialiser(self.tree, self.stats, self._discard, self.ledger, digests=self._digests)
+        self._materialiser = Materialiser(
+            self.tree, self.stats, costs, self._discard, self.ledger, digests=self._digests
+        )
+        policy = policy if policy is not None else DefaultPolicy(snapshot_seconds)
+        self.keeper = Keeper(self.tree, self.stats, policy, costs, self._discard, group=group)
         self.auditor = Auditor(self.tree, self._materialiser, self.stats, self._discard, audit if cache else 0.0)
         self._arrivals = Arrivals(self.tree, self._materialiser, self._discard, cache=cache)
         self.recall = Recall(self.tree, self.stats, saved, digests=self._digests)
@@ -141,6 +147,7 @@ class Executor:
             with self.stats.timed("wait", at=root.number):  # for the one that prepares
                 stack.enter_context(root_lock)
             prepared = self._materialiser.prepare
+            root.begun += 1
             if root not in prepared:
                 prepared[root] = prepare
                 try:
@@ -149,7 +156,7 @@ class Executor:
                         try:
                             self._discard(self.recall.plant(root, key, workspace, stamp))
                             if self.share:
-                                self._seal_root(root, workspace)
+                                self.keeper.seal_root(root, workspace)
                             rollout.adopt(workspace, root)
                         except BaseException:
                             workspace.close()
@@ -274,7 +281,8 @@ class Executor:
         whole = rollout.at is rollout.node  # its workspace has come here by its own history
         step = self._arrivals.enter(rollout, edge, result, aside=aside)  # 4
         rollout.answer(step, "run" if draft is None else "draft")
-        self._keep_snapshot(rollout)
+        if self.share:
+            self.keeper.consider(rollout)
         if flight is not None:
             self._land(flight, rollout, step, hand=whole and step.source is node)
         self.speculator.observe(rollout)  # 5
@@ -300,7 +308,7 @@ class Executor:
         places = [self._place(node) for _ in range(flight.shut())]
         if places and node is not step.source and node.snapshot is None:
             try:
-                self._attach(node, workspace)
+                self.keeper.attach(node, workspace)
             except WorkspaceError as error:
                 _log.info("siblings that waited make a call again by themselves: %s", error)
                 for place in places:
@@ -385,7 +393,7 @@ class Executor:
             if place.node.precarious and rollout.at is not rollout.node:  # what is owed can be paid only from here
                 self._materialiser.bring(rollout, strict=True)
             if rollout.workspace is not None and rollout.at is rollout.node and self.share:
-                self._attach(place.node, rollout.workspace)
+                self.keeper.attach(place.node, rollout.workspace)
             elif unreplayable(place.node):
                 raise WorkspaceLost("cannot keep the state: it cannot be replayed, and there is no workspace to seal")
         except WorkspaceError as error:
@@ -399,6 +407,7 @@ class Executor:
         """A new rollout at a place that was kept. Raises ValueError where that was released, or is another's."""
         if place.released or place.executor is not self:
             raise ValueError("cannot resume: the state was closed, or belongs to another environment")
+        place.node.begun += 1
         # The rollout holds on to the place by itself until it has a workspace: the other holders may let go before.
         return Rollout(place.node, anchor=self._place(place.node))
 
@@ -437,6 +446,7 @@ class Executor:
         """Let go of every snapshot and draft. Rollouts are closed by their owners. Idempotent."""
         with self._lock:
             self._closed = True
+            self.keeper.close()
             self._materialiser.prepare.clear()
         self.ledger.close()
         self.auditor.close()
@@ -448,45 +458,10 @@ class Executor:
     def _noted(self, move: str, rollout: Rollout) -> AbstractContextManager[object]:
         return self.events.move(move, rollout) if self.events is not None else _UNSEEN
 
-    def _seal_root(self, root: Node, workspace: Workspace) -> None:
-        self.tree.pin(root)
-        try:
-            self._attach(root, workspace)
-        except ForkError as error:
-            _log.warning("a task's workspace cannot be forked, so each rollout prepares its own: %s", error)
-
-    def _attach(self, node: Node, workspace: Workspace) -> None:
-        with self.stats.timed("snapshot", at=node.number):
-            snapshot = workspace.snapshot()
-        self.stats.add(snapshots=1)
-        if self._closed:
-            snapshot.close()
-            return
-        self._discard(self.tree.attach(node, snapshot))
-
     def _may_share(self, node: Node, edge: Edge | None = None) -> bool:
         if not self.cache or node.private:
             return False
         return edge is None or (not node.distrusts(edge) and cacheable(edge.call, node.root.given))
-
-    def _keep_snapshot(self, rollout: Rollout) -> None:
-        """Keep a snapshot here where siblings are expected and the policy says that it pays."""
-        node, workspace = rollout.node, rollout.workspace
-        if not (self.share and self.group > 1 and node.linked and workspace is not None and rollout.at is node):
-            return
-        if node.precarious:  # who comes here has a workspace already
-            return
-        nearest = self.tree.nearest(node)
-        if nearest is None:
-            return
-        holder, base = nearest
-        try:
-            if self.policy.place(Site(node, replay_seconds(base, node), self.group)):
-                self._attach(node, workspace)
-        except WorkspaceError as error:
-            _log.info("no snapshot is kept after %s: %s", node.edge.call if node.edge else "", error)
-        finally:
-            self._unpin(holder)
 
     def _sweep(self) -> None:
         """Unpin the places that were thrown away without being released."""

@@ -2,38 +2,39 @@
 
 What a hit skipped is a debt: the calls between the node where the rollout's workspace stands and its own. It is paid
 from whatever costs least: that workspace, or the nearest snapshot, of the rollout's own history or of another one that
-led to the same state. A replayed call has to give what the record says, and to lead to the state it led to; where it
-does not, the record is dropped, and from there on the workspace is right.
+led to the same state (debt.py says which calls need not be made). A replayed call has to give what the record says, and
+to lead to the state it led to; where it does not, the record is dropped, and from there on the workspace is right.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable
 from typing import cast
 
 from bunshin_gym.budget import Ledger
+from bunshin_gym.debt import Debt, notices, owed, unreplayable
 from bunshin_gym.errors import WorkspaceError, WorkspaceLost
 from bunshin_gym.frozen import Given
 from bunshin_gym.kept import Kept
 from bunshin_gym.looks import agree, of, strict
+from bunshin_gym.policy import Costs
 from bunshin_gym.rollout import Rollout
 from bunshin_gym.state import DIGEST_SIZE, StateDigest, combine
 from bunshin_gym.stats import Stats
-from bunshin_gym.tools import ExitReason
+from bunshin_gym.tools import ExitReason, ToolResult
 from bunshin_gym.tree import Closable, Edge, Node, Step, Tree
 from bunshin_gym.workspace import Snapshot, Workspace
 
-__all__ = ["CUT_SHORT", "UNCACHED", "Materialiser", "Prepare", "replay_seconds", "unreplayable"]
+__all__ = ["CUT_SHORT", "UNCACHED", "Materialiser", "Prepare"]
 
 Prepare = Callable[[], Workspace]
 
 # Results that say more about the machine at that moment than about the state: never answered from the tree.
 CUT_SHORT = (ExitReason.TIMEOUT, ExitReason.OUT_OF_MEMORY)
 UNCACHED = (*CUT_SHORT, ExitReason.WORKSPACE_LOST)
-# What a fork is reckoned to take when it is weighed against replaying calls in a workspace that is there already.
-_FORK_SECONDS = 0.02
 
 _log = logging.getLogger("bunshin_gym")
 
@@ -42,11 +43,12 @@ class Materialiser:
     """Brings workspaces to nodes. `discard` closes what the tree lets go of; `digests` says whether states count."""
 
     def __init__(
-        self, tree: Tree, stats: Stats, discard: Callable[[list[Closable]], None], ledger: Ledger,
+        self, tree: Tree, stats: Stats, costs: Costs, discard: Callable[[list[Closable]], None], ledger: Ledger,
         *, digests: bool,
     ) -> None:  # fmt: skip
         self.tree = tree
         self.stats = stats
+        self.costs = costs
         self.ledger = ledger
         ledger.register(Kept(tree, ledger, discard, unreplayable))
         self.digests = digests
@@ -70,18 +72,19 @@ class Materialiser:
             return own
         base = self._base(rollout, strict=strict) if own is not None else None
         # Pinned, so that nobody evicts it while it is forked.
-        found = self.tree.nearest(node, strict=strict, notices=_notices)
+        found = self.tree.nearest(node, strict=strict, notices=notices)
         try:
-            if base is None or (found is not None and _cheaper(found[1], base, node)):
+            debt = owed(base, node, strict=strict) if base is not None else None
+            if debt is None or (found is not None and self._cheaper(owed(found[1], node, strict=strict), debt)):
                 with self.ledger.room(rollout, cast(Snapshot, found[0].snapshot).spilled if found else 0):
-                    base = self._fork_into(rollout, found, node)
+                    debt = owed(self._fork_into(rollout, found, node), node, strict=strict)
         finally:
             if found is not None:
                 self._discard(self.tree.unpin(found[0]))
-        path = node.path_from(base)
-        if path:
+        rollout.base = debt.start
+        if debt.steps:
             with self.stats.timed("replay", at=node.number):
-                self._replay(rollout, path)
+                self._replay(rollout, debt)
         if rollout.workspace is None:
             raise WorkspaceLost("cannot run the call: the workspace was lost while earlier calls were replayed in it")
         if self.digests and rollout.strict is None and rollout.at is not None and not rollout.at.private:
@@ -98,12 +101,20 @@ class Materialiser:
 
     def _base(self, rollout: Rollout, *, strict: bool) -> Node | None:
         """Where in the rollout's history its workspace stands, if the way from there can be made up for in it."""
-        base, node = rollout.base, rollout.node
-        if base is None or not node.descends(base):  # a call has led back to where it was before
+        base, at, node = rollout.base, rollout.at, rollout.node
+        if base is not None and node.descends(base):
+            return base if at is base or not (strict or any(map(notices, node.path_from(base)))) else None
+        if strict or at is None or at.state is None:
             return None
-        if rollout.at is not base and (strict or any(map(_notices, node.path_from(base)))):
-            return None
-        return base
+        # A call has led back to where it was before: there, or above, it may be of the workspace's state.
+        above: Node | None = node
+        while above is not None and above.state is not at.state:
+            above = above.parent if above.step is not None and not notices(above.step) else None
+        return above
+
+    def _cheaper(self, forked: Debt, own: Debt) -> bool:
+        """Whether a fork reaches the node in less time than the workspace that is there already."""
+        return self.costs.fork + forked.seconds < own.seconds
 
     def fresh(self, root: Node) -> Workspace:
         """A newly prepared workspace, and what its state is."""
@@ -157,8 +168,10 @@ class Materialiser:
             snapshot = cast("Snapshot | None", holder.snapshot)
             if snapshot is None:  # pinned, so only the executor's own end takes it away
                 raise WorkspaceLost("cannot fork a workspace: the executor is closed")
+            begin = time.perf_counter()
             with self.stats.timed("fork", at=holder.number):
                 (forked,) = snapshot.fork(1)
+            self.costs.forked(time.perf_counter() - begin)
             if isinstance(forked, WorkspaceError):
                 raise forked
             self.stats.add(forks=1)
@@ -166,39 +179,50 @@ class Materialiser:
         rollout.adopt(child, holder, base)
         return base
 
-    def _replay(self, rollout: Rollout, path: Iterable[Step]) -> None:
-        diverged = False
-        for step in path:
+    def _replay(self, rollout: Rollout, debt: Debt) -> None:
+        node = rollout.node
+        for step, stands in debt.steps:
+            result = self._again(rollout, step)
             workspace, at = rollout.workspace, rollout.at
-            if workspace is None or at is None:
+            if result is None or workspace is None or at is None:
                 return
-            self.stats.add(replays=1)
-            result = workspace.call(step.edge.call, step.edge.timeout)
-            if result.exit_reason is ExitReason.WORKSPACE_LOST:
-                self.stats.add(lost=1)
-                rollout.drop()
-                return
-            if (
-                not diverged
-                and agree(step.result, result, of(step.edge.call))
-                and self._leads_there(rollout, workspace, at, step)
-            ):
+            if agree(step.result, result, of(step.edge.call)) and self._leads_there(rollout, workspace, at, step):
                 there = step
                 if at is not step.source:
                     there, gone = self.tree.follow(at, step)
                     self._discard(gone)
-                rollout.base, rollout.at = step.target, there.target
+                rollout.base, rollout.at = stands, there.target
                 continue
-            if not diverged:
-                diverged = True
-                self.stats.add(replay_mismatches=1)
-                _log.info("a replayed call gave something else and is not shared any more: %s", step.edge.call)
-                if not step.private:
-                    self._discard(self.tree.forget(step))
-                rollout.node = step.source
-            # What is true from here on is what the workspace says, to this rollout alone.
-            private, _ = self.tree.insert(rollout.node, step.edge, result, private=True)
-            rollout.move(private, private.target)
+            self.stats.add(replay_mismatches=1)
+            _log.info("a replayed call gave something else and is not shared any more: %s", step.edge.call)
+            rest = node.path_from(step.target)
+            if not step.private:
+                self._discard(self.tree.forget(step))
+            rollout.node = step.source
+            self._enter_alone(rollout, step, result)
+            for later in rest:
+                result = self._again(rollout, later)
+                if result is None:
+                    return
+                self._enter_alone(rollout, later, result)
+            return
+
+    def _again(self, rollout: Rollout, step: Step) -> ToolResult | None:
+        """A call made once more in the rollout's workspace: what it gives; None where the workspace is lost."""
+        if rollout.workspace is None:
+            return None
+        self.stats.add(replays=1)
+        result = rollout.workspace.call(step.edge.call, step.edge.timeout)
+        if result.exit_reason is not ExitReason.WORKSPACE_LOST:
+            return result
+        self.stats.add(lost=1)
+        rollout.drop()
+        return None
+
+    def _enter_alone(self, rollout: Rollout, step: Step, result: ToolResult) -> None:
+        """What is true from here on is what the workspace says, to this rollout alone."""
+        private, _ = self.tree.insert(rollout.node, step.edge, result, private=True)
+        rollout.move(private, private.target)
 
     def _leads_there(self, rollout: Rollout, workspace: Workspace, at: Node, step: Step) -> bool:
         """Whether the replayed call has led to the state that it led to when it was recorded, as far as can be told."""
@@ -211,24 +235,3 @@ class Materialiser:
             return True
         rollout.strict = digest.strict
         return digest.loose == wanted.loose or not digest.contradicts(wanted.parts)
-
-
-def _notices(step: Step) -> bool:
-    """Whether the call can notice in which of the histories of a state it is made."""
-    return strict(step.edge.call)
-
-
-def replay_seconds(start: Node, node: Node) -> float:
-    """What the calls between two nodes of one history took."""
-    return sum(step.seconds for step in node.path_from(start))
-
-
-def unreplayable(node: Node, start: Node | None = None) -> bool:
-    """Whether a call on the way from `start` (the root unless given) to `node` depends on more than the state."""
-    path = node.path_from(start if start is not None else node.root)
-    return any(step.aside or step.edge in step.source.volatile for step in path)
-
-
-def _cheaper(source: Node, own: Node, node: Node) -> bool:
-    """Whether a fork of `source` reaches `node` in less time than the workspace that stands at `own`."""
-    return _FORK_SECONDS + replay_seconds(source, node) < replay_seconds(own, node)

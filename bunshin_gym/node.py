@@ -151,6 +151,7 @@ class Node:
     snapshot: Closable | None = None
     pins: int = 0
     linked: bool = False
+    begun: int = 0  # rollouts that started here
     number: int = field(default_factory=_numbers.__next__)  # its own among all nodes and steps of this program
     root: Node = field(init=False, repr=False)
     given: Given = NOTHING_GIVEN  # of a root: what calls below it may look at

@@ -32,6 +32,7 @@ class Stats:
     `verify`, `audit`, `wait`, `draft`, `park`, `wake`; `budget`: waiting for memory), summed over threads. What is
     timed is also noted in `events`, if there are any. With a memory budget, `memory` is what is held, in bytes by kind
     ("stores": page stores, that many share), `memory_peak` the most that was; `parked` and `woken` count workspaces.
+    `snapshots_declined`: where the policy was asked after a call that owed something, and said that none would pay.
     `recalled` steps came from the file of a tree; `stale` ones were in it, but of another task, image, machine or
     package, and are not used.
     """
@@ -45,6 +46,7 @@ class Stats:
     prepared: int = 0
     forks: int = 0
     snapshots: int = 0
+    snapshots_declined: int = 0
     snapshots_evicted: int = 0
     replays: int = 0
     replay_mismatches: int = 0

@@ -45,12 +45,13 @@ class Tree:
     """Roots by key, and everything below them.
 
     `max_bytes` bounds what the steps take: the end of a branch that was used longest ago goes first. `max_snapshots`
-    bounds the snapshots of nodes that nobody pins.
+    bounds the snapshots of nodes that nobody pins: those of the least `value` go first.
     """
 
     def __init__(self, max_bytes: int = 256 << 20, max_snapshots: int = 16) -> None:
         self.max_bytes = max_bytes
         self.max_snapshots = max_snapshots
+        self.value: Callable[[Node], float] | None = None  # of a node's snapshot; None: all are worth the same
         self._lock = threading.RLock()
         self._roots: dict[Hashable, Node] = {}
         self._states: dict[tuple[Node, bytes], State] = {}
@@ -125,6 +126,17 @@ class Tree:
                     holder.pins += 1
                     return holder, at
                 strict = strict or (at.step is not None and notices(at.step))
+                at = at.parent
+            return None
+
+    def above(self, node: Node) -> Node | None:
+        """The closest node of its history, itself too, of whose state there is a snapshot other than its own."""
+        with self._lock:
+            at: Node | None = node
+            while at is not None:
+                held = at.state.held if at.state is not None else (at,) if at.snapshot is not None else ()
+                if any(holder is not node for holder in held):
+                    return at
                 at = at.parent
             return None
 
@@ -282,20 +294,20 @@ class Tree:
                 gone += self._unlink(step)
             surplus = len(self._held) - self.max_snapshots
             if surplus > 0:
-                unpinned = [node for node in self._held if node.pins == 0]
+                unpinned = [node for node in self._by_value() if node.pins == 0]
                 for node in unpinned[: max(0, len(unpinned) - self.max_snapshots)]:
                     gone += self._release(node)
             return gone
 
     def snapshots(self) -> list[Closable]:
-        """All that are kept."""
+        """All that are kept, that of the least value first."""
         with self._lock:
-            return [node.snapshot for node in self._held if node.snapshot is not None]
+            return [node.snapshot for node in self._by_value() if node.snapshot is not None]
 
     def shed(self, spare: Callable[[Node, Closable], bool]) -> list[Closable]:
-        """Let go of the snapshot used longest ago of those that nobody pins and that need not be spared, if any."""
+        """Let go of the snapshot of the least value of those that nobody pins and that need not be spared, if any."""
         with self._lock:
-            for node in self._held:
+            for node in self._by_value():
                 if node.pins == 0 and node.snapshot is not None and not spare(node, node.snapshot):
                     return self._release(node)
             return []
@@ -331,6 +343,10 @@ class Tree:
             return len(self._states)
 
     # -- helpers, under the lock
+
+    def _by_value(self) -> list[Node]:
+        """The nodes with a snapshot, that of the least value first; among equals the one used longest ago."""
+        return sorted(self._held, key=self.value) if self.value is not None else list(self._held)
 
     def _insert_aside(
         self, node: Node, edge: Edge, result: ToolResult, digest: StateDigest | None, *, unchanged: bool

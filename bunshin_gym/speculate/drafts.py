@@ -21,9 +21,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from bunshin_gym.debt import owed
 from bunshin_gym.errors import BunshinError, InvalidToolCall
 from bunshin_gym.looks import cacheable, leaves_running, strict
-from bunshin_gym.materialise import Materialiser, replay_seconds
+from bunshin_gym.materialise import Materialiser
 from bunshin_gym.rollout import Rollout
 from bunshin_gym.speculate.draft import Phase, Run, Stand
 from bunshin_gym.speculate.past import Made, Past
@@ -386,11 +387,11 @@ class Drafts:
         rollout = stand.rollout
         own = rollout.workspace is not None and rollout.base is node
         base = rollout.base
-        owed = 0.0
+        debt = 0.0
         if not own and not node.private and base is not None and node.descends(base):
-            owed = replay_seconds(base, node)
+            debt = owed(base, node).seconds
         seconds = self.worth.seconds(past.task, call)
-        gain = self.worth.gain(guess.probability, seconds, owed=owed, seal=own and stand.snapshot is None)
+        gain = self.worth.gain(guess.probability, seconds, owed=debt, seal=own and stand.snapshot is None)
         return Run(stand, edge, gain) if gain > 0 else None
 
     def _clear_later(self, job: Callable[[], None]) -> None:
