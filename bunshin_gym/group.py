@@ -144,6 +144,11 @@ class Group:
         with self._lock:
             return {index: rollout.number for index, rollout in self._rollouts.items()}
 
+    def trails(self) -> list[list[Step]]:
+        """The calls each rollout was answered, in order."""
+        with self._lock:
+            return [list(self._rollouts[i].trail) if i in self._rollouts else [] for i in range(len(self))]
+
     def tree(self) -> Branch:
         """Which calls the rollouts shared, and where they parted. While the executor is open."""
         with self._lock:

@@ -162,11 +162,13 @@ def lines(figures: Figures) -> Iterable[str]:
     if figures.bounds:
         middle = sorted(figures.bounds, key=lambda b: b.oracle)[len(figures.bounds) // 2]
         yield ""
+        other = sorted(figures.histories, key=lambda b: b.oracle)[len(figures.histories) // 2]
         yield (
             f"the bound, from the calls of each run at their quickest: of {middle.tools:.1f} s of tools "
             f"{middle.saved:.1f} s ({_percent(middle.saved, middle.tools)}) could be saved, {middle.hits} of "
-            f"{middle.calls} calls; the batch would take {middle.oracle:.1f} s instead of {middle.latency:.1f} s; its "
-            f"longest rollout thinks for {middle.thinking:.1f} s"
+            f"{middle.calls} calls (by history {other.saved:.1f} s, {other.hits} calls); the batch would take "
+            f"{middle.oracle:.1f} s instead of {middle.latency:.1f} s; its longest rollout thinks for "
+            f"{middle.thinking:.1f} s"
         )
     yield ""
     rows = [

@@ -112,7 +112,15 @@ def test_baselines_are_private_and_ours_shares() -> None:
         assert outcome.stats["prepared"] == 1
     assert [(a.compared, a.equal, a.by_nature) for a in figures.answers] == [(7, 7, 0)] * 2
     assert [(b.hits, b.calls) for b in figures.bounds] == [(3, 7)] * 2
+    assert [(b.hits, b.calls) for b in figures.histories] == [(3, 7)] * 2
     assert not any(outcome.failures for one in figures.runs for outcome in one)
+
+
+def test_states_recur_where_histories_do_not() -> None:
+    batch = Batch("tiny × 2", (lot((("pwd", "ls", "echo a > f"), ("ls", "pwd", "echo a > f"))),), busy=True)
+    figures = run(batch, (WARM, OURS), 1)
+    assert (figures.bounds[0].hits, figures.histories[0].hits) == (3, 0)
+    assert figures.outcomes(OURS.name)[0].hits == 3
 
 
 def test_thinking_is_played_back() -> None:

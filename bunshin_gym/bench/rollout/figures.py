@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bunshin_gym.bench.rollout.bound import Bound, Timed, bound, by_history
-from bunshin_gym.bench.rollout.modes import COLD, OURS, WARM, Mode
+from bunshin_gym.bench.rollout.modes import ALONE, COLD, OURS, WARM, Mode
 from bunshin_gym.bench.rollout.playing import Outcome, play_batch
 from bunshin_gym.bench.rollout.workload import Batch
 from bunshin_gym.looks import agree, cacheable
@@ -53,9 +53,15 @@ class Answers:
     different: list[str] = field(default_factory=list)
 
 
+_OWN = ("runs", "bounds", "histories", "answers")
+
+
 @dataclass
 class Figures:
-    """All runs of one batch: `runs[n]` holds an outcome a mode. `bounds`: what caching could save, a run."""
+    """All runs of one batch: `runs[n]` holds an outcome a mode.
+
+    `bounds`: what caching by state could save, a run; `histories`: the same by history.
+    """
 
     batch: str
     about: tuple[str, ...]
@@ -64,6 +70,7 @@ class Figures:
     thinking: float
     runs: list[list[Outcome]] = field(default_factory=list)
     bounds: list[Bound] = field(default_factory=list)
+    histories: list[Bound] = field(default_factory=list)
     answers: list[Answers] = field(default_factory=list)
 
     def outcomes(self, mode: str) -> list[Outcome]:
@@ -82,10 +89,11 @@ class Figures:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        plain = {name: value for name, value in vars(self).items() if name not in ("runs", "bounds", "answers")}
+        plain = {name: value for name, value in vars(self).items() if name not in _OWN}
         return plain | {
             "runs": [[outcome.as_dict() for outcome in run] for run in self.runs],
             "bounds": [vars(one) for one in self.bounds],
+            "histories": [vars(one) for one in self.histories],
             "answers": [vars(one) for one in self.answers],
         }
 
@@ -99,38 +107,57 @@ def run(
     on_part: Callable[[str, int], None] = lambda name, total: None,
     on_call: Callable[[ToolResult], None] | None = None,
 ) -> Figures:
-    """Play the batch `runs` times in every mode; within a run the modes follow each other."""
+    """Play the batch `runs` times in every mode; within a run the modes follow each other.
+
+    A batch of busy calls is first played one rollout at a time, without thinking: what its calls take by themselves.
+    """
     figures = Figures(batch.name, batch.about, batch.rollouts, batch.calls, batch.thinking)
+    alone: list[Outcome] = []
+    if batch.busy:
+        on_part(f"{batch.name}, {ALONE.name}", batch.calls)
+        alone = [play_batch(batch.faster(0.0), ALONE, on_call=on_call, jobs=1)]
     for number in range(1, runs + 1):
         outcomes: list[Outcome] = []
         for mode in modes:
             on_part(f"{batch.name}, run {number} of {runs}, {mode.name}", batch.calls)
             outcomes.append(play_batch(batch, mode, options=options, on_call=on_call))
         figures.runs.append(outcomes)
-        figures.bounds.append(best_of(batch, outcomes))
+        figures.bounds.append(best_of(batch, [*outcomes, *alone]))
+        figures.histories.append(best_of(batch, [*outcomes, *alone], by_state=False))
         figures.answers.append(compare(outcomes))
         for outcome in outcomes:
             outcome.played.clear()  # the results of all runs would add up to a lot
+            outcome.keys.clear()
     return figures
 
 
-def best_of(batch: Batch, outcomes: Sequence[Outcome]) -> Bound:
-    """What an oracle could save; each call costs the least it took anywhere in this run. A state is its history."""
+def best_of(batch: Batch, outcomes: Sequence[Outcome], *, by_state: bool = True) -> Bound:
+    """What an oracle could save; each call costs the least it took anywhere in this run.
+
+    A state is what was seen in our own mode, best without others beside it; where that was not played, and unless
+    `by_state`, it is the history.
+    """
+    knows = {outcome.mode: outcome for outcome in outcomes if outcome.keys}
+    seen = knows.get(ALONE.name, knows.get(OURS.name))
     rollouts = []
     for lot in batch.lots:
-        keys = [by_history(calls, lot.task) for calls in lot.scripts]
+        histories = [by_history(calls, lot.task) for calls in lot.scripts]
         least: dict[Hashable, float] = {}
         for outcome in outcomes:
-            for row, times in zip(keys, outcome.ran[lot.task], strict=True):
+            for row, times in zip(histories, outcome.ran[lot.task], strict=True):
                 # A rollout that failed made fewer calls than it was to make.
-                for key, seconds in zip(row, times, strict=False):
-                    least[key] = min(seconds, least.get(key, seconds))
+                for history, seconds in zip(row, times, strict=False):
+                    least[history] = min(seconds, least.get(history, seconds))
         for index, calls in enumerate(lot.scripts):
+            states = seen.keys[lot.task][index] if seen is not None and by_state else None
             timed, shared = [], True
             for number, call in enumerate(calls):
+                history = histories[index][number]
                 shared = shared and cacheable(call)
-                key = keys[index][number]
-                timed.append(Timed(lot.thinking[index][number], least.get(key, 0.0), key if shared else None))
+                key = history if shared else None
+                if states is not None:
+                    key = (lot.task, states[number]) if number < len(states) and states[number] is not None else None
+                timed.append(Timed(lot.thinking[index][number], least.get(history, 0.0), key))
             rollouts.append(timed)
     return bound(rollouts, cores=len(os.sched_getaffinity(0)) if batch.busy else None)
 

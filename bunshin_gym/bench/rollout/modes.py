@@ -9,7 +9,7 @@ from typing import Any
 from bunshin_gym.errors import TaskError
 from bunshin_gym.executor import Executor
 
-__all__ = ["ABLATIONS", "COLD", "OURS", "WARM", "Mode", "by_name"]
+__all__ = ["ABLATIONS", "ALONE", "COLD", "OURS", "WARM", "Mode", "by_name"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Mode:
 COLD = Mode("cold", {"cache": False, "share": False})
 WARM = Mode("warm pool", {"cache": False, "share": False}, warm=True)
 OURS = Mode("bunshin")
+ALONE = Mode("alone", {"audit": 0.0})  # one rollout after another: what each call takes where nothing else runs
 ABLATIONS = (
     Mode("without cache", {"cache": False}),
     Mode("without sharing", {"share": False}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +15,7 @@ from bunshin_gym.executor import Executor
 from bunshin_gym.group import Group, Played, play
 from bunshin_gym.stats import Stats
 from bunshin_gym.tools import ToolResult
+from bunshin_gym.tree import Step
 
 __all__ = ["Outcome", "play_batch"]
 
@@ -27,7 +28,8 @@ class Outcome:
     """What a mode took. Bytes, seconds, byte-seconds; counts of calls.
 
     `seconds`: from the first rollout's first thought to the last one's verdict. `ends`: the same for each task.
-    `waited`: what each call took as its rollout saw it, by task and rollout; `ran`: what it took where it was run.
+    `waited`: what each call took as its rollout saw it, by task and rollout; `ran`: what it took where it was run;
+    `keys`: the state it was made in and the call itself, None where nobody else could have had its answer.
     """
 
     mode: str
@@ -44,11 +46,12 @@ class Outcome:
     stats: dict[str, Any] = field(default_factory=dict)
     waited: dict[str, list[list[float]]] = field(default_factory=dict)
     ran: dict[str, list[list[float]]] = field(default_factory=dict)
+    keys: dict[str, list[list[Hashable]]] = field(default_factory=dict, repr=False)
     played: dict[str, list[Played]] = field(default_factory=dict, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; without the results, and without the times of single calls."""
-        left_out = ("played", "waited", "ran")
+        left_out = ("played", "waited", "ran", "keys")
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def latencies(self) -> list[float]:
@@ -62,8 +65,12 @@ def play_batch(
     *,
     options: dict[str, Any] | None = None,
     on_call: Callable[[ToolResult], None] | None = None,
+    jobs: int | None = None,
 ) -> Outcome:
-    """Play the whole batch at once. `options` go to the executor, unless the mode has them itself."""
+    """Play the batch, `jobs` rollouts at a time (None: all at once).
+
+    `options` go to the executor, unless the mode has them itself.
+    """
     executor = mode.executor(max(len(lot.scripts) for lot in batch.lots), **(options or {}))
     outcome = Outcome(mode.name)
     meter = Meter(rest=9)
@@ -79,7 +86,7 @@ def play_batch(
             begin = time.perf_counter()
 
         # A rollout's workspace goes when the rollout has ended, as a trainer lets go of it.
-        jobs = batch.rollouts
+        jobs = jobs or batch.rollouts
         if mode.warm:
             play(groups, jobs=jobs, on_call=on_call, before=start)
         else:
@@ -113,7 +120,15 @@ def _tell(outcome: Outcome, groups: Sequence[Group], stats: Stats) -> None:
         outcome.ends[group.name] = max(one.seconds for one in group.played)
         outcome.waited[group.name] = [one.waited for one in group.played]
         outcome.ran[group.name] = [[result.duration for result in one.results] for one in group.played]
+        outcome.keys[group.name] = [[_key(step) for step in trail] for trail in group.trails()]
         outcome.failures += [f"{one.name}: {one.failure}" for one in group.played if one.failure]
         outcome.solved += sum(one.reward == 1.0 for one in group.played)
     outcome.calls, outcome.run, outcome.hits = stats.calls, stats.misses, stats.hits + stats.waits
     outcome.stats = stats.as_dict()
+
+
+def _key(step: Step) -> Hashable:
+    if step.aside or step.private:
+        return None
+    state = step.source.state
+    return (state.loose if state is not None else step.source.number, step.edge)
