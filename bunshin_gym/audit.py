@@ -2,7 +2,8 @@
 
 A *false hit* is one where the call gives something else in that state, or leads to another one. The record is dropped,
 the call is not trusted in that state again, and the statistics say which call it was. The rollout that was answered is
-not told: it has gone on. Nothing waits for an audit; when too many wait, the next are skipped, and counted.
+not told: it has gone on. Nothing waits for an audit, and it gives way to everybody's calls; when too many wait, the
+next are skipped, and counted.
 """
 
 from __future__ import annotations
@@ -12,17 +13,14 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from bunshin_gym.errors import BunshinError
 from bunshin_gym.looks import agree, of
+from bunshin_gym.materialise import PATIENCE, Materialiser
 from bunshin_gym.rollout import Rollout
 from bunshin_gym.stats import Stats
 from bunshin_gym.tools import ExitReason
 from bunshin_gym.tree import Closable, Step, Tree
-
-if TYPE_CHECKING:
-    from bunshin_gym.materialise import Materialiser
 
 __all__ = ["Auditor"]
 
@@ -95,6 +93,7 @@ class Auditor:
                     return
                 step = self._queue.popleft()
                 rollout = self._running = Rollout(step.source)
+                rollout.background = True
                 self._busy = True
                 self._changed.notify_all()
             try:
@@ -118,7 +117,7 @@ class Auditor:
         if rollout.node is not step.source or rollout.at is None:
             return  # the way there has turned out to be false itself: that has been counted
         with self._stats.timed("audit", at=step.source.number):
-            result = workspace.call(step.edge.call, step.edge.timeout)
+            result = workspace.call(step.edge.call, step.edge.timeout * PATIENCE)
         if result.exit_reason in (ExitReason.WORKSPACE_LOST, ExitReason.TIMEOUT):
             self._stats.add(audits_failed=1)
             return

@@ -28,13 +28,15 @@ from bunshin_gym.tools import ExitReason, ToolResult
 from bunshin_gym.tree import Closable, Edge, Node, Step, Tree
 from bunshin_gym.workspace import Snapshot, Workspace
 
-__all__ = ["CUT_SHORT", "UNCACHED", "Materialiser", "Prepare"]
+__all__ = ["CUT_SHORT", "PATIENCE", "UNCACHED", "Materialiser", "Prepare"]
 
 Prepare = Callable[[], Workspace]
 
 # Results that say more about the machine at that moment than about the state: never answered from the tree.
 CUT_SHORT = (ExitReason.TIMEOUT, ExitReason.OUT_OF_MEMORY)
 UNCACHED = (*CUT_SHORT, ExitReason.WORKSPACE_LOST)
+# In the background a call may take so many times its time limit: it runs only where nobody else does.
+PATIENCE = 10.0
 
 _log = logging.getLogger("bunshin_gym")
 
@@ -212,7 +214,7 @@ class Materialiser:
         if rollout.workspace is None:
             return None
         self.stats.add(replays=1)
-        result = rollout.workspace.call(step.edge.call, step.edge.timeout)
+        result = rollout.workspace.call(step.edge.call, step.edge.timeout * (PATIENCE if rollout.background else 1))
         if result.exit_reason is not ExitReason.WORKSPACE_LOST:
             return result
         self.stats.add(lost=1)

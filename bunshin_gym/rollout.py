@@ -55,6 +55,7 @@ class Rollout:
         self.patient = True  # whether others are to make room for its workspace, and it waits for them
         self.rested: float | None = None
         self.forkable = True  # until a seal or fork of its workspace has failed
+        self.background = False  # whether nobody waits for its calls: its workspaces give way to all others
         self._lock = threading.Lock()
         self._closed = False
         self._lent = threading.Lock()  # held while another thread uses the workspace
@@ -76,6 +77,8 @@ class Rollout:
             self.at = None if closed else at
             self.base = None if closed else base if base is not None else at
             self.strict = None if closed else at.strict
+        if self.background and not closed:
+            workspace.background(True)
         self._weigh()
         if old is not None:
             old.close()

@@ -261,6 +261,22 @@ def test_a_verdict_is_given_once_a_state_also_when_asked_for_at_once(executor: E
     assert executor.stats.verdicts_shared == 2
 
 
+def test_an_audit_gives_way_to_calls_that_somebody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    behind: list[Workspace] = []
+    monkeypatch.setattr(Workspace, "background", lambda workspace, on: behind.append(workspace) or on)
+    executor = Executor(group=4, audit=1.0)
+    first, second = (executor.open("task", prepare) for _ in range(2))
+    for rollout in (first, second):
+        run(executor, rollout, "echo a > f")
+    assert executor.auditor.drain(20)
+    run(executor, second, "echo b > f")
+    assert executor.stats.audits == 1
+    assert len(behind) == 1 and behind[0] not in (first.workspace, second.workspace)
+    for rollout in (first, second):
+        rollout.close()
+    executor.close()
+
+
 def test_an_audit_finds_an_answer_that_is_not_true_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     executor = Executor(group=4, audit=1.0)
     runs = counting(monkeypatch)
