@@ -12,7 +12,7 @@ from typing import Any
 import bunshin_gym
 from bunshin_gym.bench.rollout import practice, recorded
 from bunshin_gym.bench.rollout.figures import Figures, Ratio, run, spread
-from bunshin_gym.bench.rollout.modes import ABLATIONS, COLD, OURS, WARM, by_name
+from bunshin_gym.bench.rollout.modes import ABLATIONS, COLD, OURS, READY, WARM, by_name
 from bunshin_gym.bench.rollout.playing import Outcome
 from bunshin_gym.bench.rollout.workload import Batch
 from bunshin_gym.bench.scale import machine
@@ -134,6 +134,7 @@ def ratios(figures: Figures) -> list[Ratio]:
         figures.ratio("latency of the batch", lambda o: o.seconds, WARM.name, warm),
         figures.ratio("latency of the batch", lambda o: o.seconds, COLD.name, cold),
     ]
+    found.append(figures.ratio(f"latency, {READY.name}", lambda o: o.seconds, WARM.name, warm, mode=READY.name))
     ours = figures.outcomes(OURS.name)
     if ours and figures.bounds:
         each = tuple(o.seconds / b.oracle for o, b in zip(ours, figures.bounds, strict=True))

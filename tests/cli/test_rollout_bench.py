@@ -10,7 +10,7 @@ import pytest
 from bunshin_gym.bench.rollout import playing, practice, recorded
 from bunshin_gym.bench.rollout.bound import Timed, bound, by_history
 from bunshin_gym.bench.rollout.figures import Ratio, best_of, compare, run
-from bunshin_gym.bench.rollout.modes import ABLATIONS, COLD, OURS, WARM, by_name
+from bunshin_gym.bench.rollout.modes import ABLATIONS, COLD, OURS, READY, WARM, by_name
 from bunshin_gym.bench.rollout.playing import Outcome
 from bunshin_gym.bench.rollout.workload import Batch, Lot
 from bunshin_gym.cli import rollout
@@ -123,6 +123,12 @@ def test_states_recur_where_histories_do_not() -> None:
     assert figures.outcomes(OURS.name)[0].hits == 3
 
 
+def test_start_up_is_hidden_from_both_or_from_none() -> None:
+    figures = run(TINY, (WARM, READY), 1)
+    assert [outcome.stats["prepared"] for outcome in figures.runs[0]] == [3, 1]
+    assert [r.goal for r in rollout.ratios(figures) if r.what == "latency, template ready"] == [0.65]
+
+
 def test_thinking_is_played_back() -> None:
     batch = Batch("tiny", (lot((("echo a", "echo b"),), think=0.15),))
     figures = run(batch, (WARM, OURS), 1)
@@ -165,7 +171,7 @@ def test_modes_are_found_by_name() -> None:
 
 
 def test_each_technique_can_be_off_by_itself() -> None:
-    assert [(m.options.get("cache", True), m.options.get("share", True)) for m in ABLATIONS[:2]] == [
+    assert [(m.options.get("cache", True), m.options.get("share", True)) for m in ABLATIONS[1:3]] == [
         (False, True),
         (True, False),
     ]
@@ -186,6 +192,7 @@ def test_goals_are_those_of_the_workload() -> None:
     goals = {(r.what, r.against): r.goal for r in rollout.ratios(figures)}
     assert goals["peak memory", "warm pool"] == 0.35
     assert goals["latency of the batch", "cold"] == 0.40
+    assert ("latency, template ready", "warm pool") not in goals
     figures.batch = "swe"
     goals = {(r.what, r.against): r.goal for r in rollout.ratios(figures)}
     assert goals["latency of the batch", "warm pool"] == 1.01

@@ -1,4 +1,4 @@
-"""The ways a batch is played: two baselines, the default, and that with one technique changed."""
+"""The ways a batch is played: two baselines, the default (also with its start-up hidden), one technique changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from bunshin_gym.errors import TaskError
 from bunshin_gym.executor import Executor
 
-__all__ = ["ABLATIONS", "ALONE", "COLD", "OURS", "WARM", "Mode", "by_name"]
+__all__ = ["ABLATIONS", "ALONE", "COLD", "OURS", "READY", "WARM", "Mode", "by_name"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,10 @@ COLD = Mode("cold", {"cache": False, "share": False})
 WARM = Mode("warm pool", {"cache": False, "share": False}, warm=True)
 OURS = Mode("bunshin")
 ALONE = Mode("alone", {"audit": 0.0})  # one rollout after another: what each call takes where nothing else runs
+# As a trainer has it that prepares the templates of its next tasks ahead (`prepare_ahead`): compares with a warm pool.
+READY = Mode("template ready", warm=True)
 ABLATIONS = (
+    READY,
     Mode("without cache", {"cache": False}),
     Mode("without sharing", {"share": False}),
     Mode("key=history", {"key": "history"}),
