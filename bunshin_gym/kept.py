@@ -16,8 +16,8 @@ _WORTH = 4 << 20  # bytes for which a snapshot is moved: less is brought back to
 
 
 class Kept:
-    """Counted, and let go of where memory is short: what nobody shares is moved to a disk, that of the least value first, and
-    comes back with the next fork. Where there is none, those go whose state can be replayed.
+    """Counted, and let go of where memory is short: what nobody shares is moved to a disk, that of the least value
+    first, and comes back with the next fork. Where there is none, those go whose state can be replayed.
 
     `discard` closes what the tree lets go of; `spare` tells whether a node's state can not be replayed.
     """

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from bunshin_gym.debt import unreplayable
 from bunshin_gym.executor import Executor
-from bunshin_gym.materialise import unreplayable
 from bunshin_gym.tools import ToolCall
 from bunshin_gym.tree import Tree
 from bunshin_gym.workspace import Workspace, WorkspaceSpec
