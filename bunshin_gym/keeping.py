@@ -38,7 +38,7 @@ class Keeper:
         self._tree = tree
         self._stats = stats
         self._discard = discard
-        self._group = group
+        self.group = group
         self._closed = False
         tree.value = self.value
 
@@ -65,7 +65,7 @@ class Keeper:
     def consider(self, rollout: Rollout) -> None:
         """A rollout has just made a call: keep a snapshot of where that led if the policy says that it pays."""
         node, workspace = rollout.at, rollout.workspace
-        if self._group < 2 or node is None or workspace is None or not node.linked:
+        if self.group < 2 or node is None or workspace is None or not node.linked:
             return
         if node.precarious:  # who comes here has a workspace already
             return
@@ -96,5 +96,5 @@ class Keeper:
             return None
         # Rollouts of one policy open alike: until there is more to go by, three calls of four are taken to be the same.
         follow = (3 + self._stats.hits + self._stats.waits) / (4 + self._stats.calls)
-        reuse = expected(node, self._group, min(follow, 1.0))
-        return Site(node, owed(base, node).seconds, reuse, self._group, self.costs)
+        reuse = expected(node, self.group, min(follow, 1.0))
+        return Site(node, owed(base, node).seconds, reuse, self.group, self.costs)

@@ -10,11 +10,26 @@ import pytest
 from bunshin_gym import ToolCall, ToolResult, Workspace, WorkspaceError, WorkspaceSpec
 from bunshin_gym.executor import Executor
 from bunshin_gym.flight import Flight, Flights, Landing
+from bunshin_gym.policy import Site
 from bunshin_gym.rollout import Rollout
 
 SPEC = WorkspaceSpec(engine="dummy", separate_stderr=False)
 Begin = Callable[[], Rollout]
 Together = Callable[[Executor, list[Rollout], str], list[ToolResult | WorkspaceError]]
+
+
+class Everywhere:
+    """A policy that keeps a snapshot after each call that owes something. `asked`: about which sites."""
+
+    def __init__(self) -> None:
+        self.asked: list[Site] = []
+
+    def place(self, site: Site) -> bool:
+        self.asked.append(site)
+        return True
+
+    def value(self, site: Site) -> float:
+        return site.replay
 
 
 def prepare() -> Workspace:

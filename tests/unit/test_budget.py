@@ -12,7 +12,7 @@ import gymnasium as gym
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit.rollouts import SPEC, Begin, prepare, run
+from unit.rollouts import SPEC, Begin, Everywhere, prepare, run
 
 from bunshin_gym import (
     BunshinVectorEnv,
@@ -27,7 +27,6 @@ from bunshin_gym import (
     parking,
 )
 from bunshin_gym.engines.dummy import DummySnapshot, DummyWorkspace, Faults
-from bunshin_gym.policy import DefaultPolicy
 from bunshin_gym.rollout import Rollout
 from bunshin_gym.usage import Holding
 
@@ -278,7 +277,7 @@ def write(executor: Executor, rollout: Rollout, size: int) -> None:
 @pytest.mark.parametrize("executor", [24 * MB], indirect=True)
 def test_what_is_worth_least_goes_first(executor: Executor, begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parking, "_MEASURING", 0)  # every time
-    executor.group, executor.policy = 4, DefaultPolicy(threshold=0.0)
+    executor.keeper.group, executor.keeper.policy = 4, Everywhere()
     drafts = Drafts()
     executor.ledger.register(drafts)
     first, second, third = begin(), begin(), begin()
@@ -301,7 +300,7 @@ def test_what_is_worth_least_goes_first(executor: Executor, begin: Begin, monkey
 
 @pytest.mark.parametrize("executor", [8 * MB], indirect=True)
 def test_a_state_that_is_kept_stays(executor: Executor, begin: Begin) -> None:
-    executor.group, executor.policy = 4, DefaultPolicy(threshold=0.0)
+    executor.keeper.group, executor.keeper.policy = 4, Everywhere()
     first = begin()
     run(executor, first, "echo $RANDOM > mine")
     place = executor.keep(first)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
-from unit.rollouts import prepare, run
+from unit.rollouts import Everywhere, prepare, run
 from unit.test_tree import Token, edge, grow
 
 from bunshin_gym import ToolResult
@@ -106,22 +105,8 @@ def test_the_least_valuable_snapshot_goes_first() -> None:
     assert gone == [tokens[nodes[1]]]
 
 
-@dataclass
-class Everywhere:
-    """Keeps a snapshot after each call that owes something."""
-
-    asked: list[Site]
-
-    def place(self, site: Site) -> bool:
-        self.asked.append(site)
-        return True
-
-    def value(self, site: Site) -> float:
-        return site.replay
-
-
 def test_a_call_that_led_back_to_its_state_is_not_replayed_and_gets_no_snapshot() -> None:
-    policy = Everywhere([])
+    policy = Everywhere()
     executor = Executor(group=3, audit=0.0, policy=policy)
     first, second = executor.open("task", prepare), executor.open("task", prepare)
     for rollout in (first, second):
