@@ -34,12 +34,12 @@ _ALWAYS: Mapping[str, Look] = {
         NETWORK,
         "curl wget ssh scp sftp ftp lftp nc ncat netcat telnet ping ping6 dig host nslookup traceroute whois ss "
         "netstat aria2c gh docker podman kubectl helm aws gcloud az apt apt-get aptitude apk dnf yum pacman snap brew "
-        "conda mamba micromamba pipx uv poetry pdm gem bundle composer npx",
+        "pipx uv poetry pdm gem bundle composer npx",
     ),
     **_all(
         RUNNING,
-        "nohup setsid daemonize disown coproc screen tmux systemctl service start-stop-daemon supervisord pm2 crond "
-        "cron nginx apachectl apache2ctl pg_ctl pg_ctlcluster mysqld_safe dockerd inotifywait",
+        "nohup setsid daemonize disown coproc screen tmux systemctl start-stop-daemon supervisord pm2 crond "
+        "cron apachectl apache2ctl pg_ctl pg_ctlcluster mysqld_safe dockerd inotifywait",
     ),
     **_all(UNORDERED, "rg ag ack fd fdfind tree ctags cloc tokei"),
     **_all(TIMES | UNORDERED, "rsync tar zip cpio pax du"),
@@ -93,6 +93,7 @@ _GIT_CLOCK = {
     "gc",
     "bisect",
 }
+_GIT_STASH_QUIET = {"list", "show", "pop", "apply", "drop", "clear"}  # these make no commit
 _GIT_TIMES = {"diff-files", "diff-index"}
 _GIT_VALUES = {"-C", "-c", "--git-dir", "--work-tree", "--namespace"}
 # Of each: the options that take code, and what it looks at by what it is recognised by.
@@ -279,7 +280,7 @@ def _git(args: Args) -> Look:
     command, rest = (words[0], words[1:]) if words else (None, [])
     if command in _GIT_NETWORK:
         return NETWORK
-    if command in _GIT_CLOCK and not (command == "stash" and rest[:1] in (["list"], ["show"])):
+    if command in _GIT_CLOCK and not (command == "stash" and rest and rest[0] in _GIT_STASH_QUIET):
         return CLOCK
     if command == "tag" and any(letter in _flags(rest) for letter in "asm"):
         return CLOCK
@@ -315,6 +316,27 @@ def _npm(args: Args) -> Look:
         None,
     }
     return NOTHING if command in quiet else NETWORK
+
+
+def _conda(args: Args) -> Look:
+    command = next((arg for arg in args if arg and not arg.startswith("-")), None)
+    return NOTHING if command in ("list", "info", "config", "env", "activate", "deactivate", "init", None) else NETWORK
+
+
+def _nginx(args: Args) -> Look:
+    return NOTHING if any(letter in _flags(args) for letter in "tTvVh?") else RUNNING
+
+
+def _service(args: Args) -> Look:
+    return PIDS if "status" in args or "--status-all" in args else RUNNING
+
+
+def _sql(args: Args) -> Look:
+    text = " ".join(arg or "" for arg in args)
+    found = re.search(
+        r"\b(?:now|today)\b'|\bnow\s*\(|\bcurrent_(?:date|time)|\bcurdate|\brand(?:om|omblob)?\s*\(", text, re.I
+    )
+    return CLOCK if found else NOTHING
 
 
 def _go(args: Args) -> Look:
@@ -420,6 +442,10 @@ _PARTICULAR: Mapping[str, Callable[[Args], Look]] = {
     "pip": _pip,
     "pip3": _pip,
     "npm": _npm,
+    **dict.fromkeys(("conda", "mamba", "micromamba"), _conda),
+    "nginx": _nginx,
+    "service": _service,
+    **dict.fromkeys(("sqlite3", "mysql", "mariadb", "psql", "duckdb"), _sql),
     "yarn": _npm,
     "pnpm": _npm,
     "go": _go,

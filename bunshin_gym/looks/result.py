@@ -23,8 +23,16 @@ _MONTHS = {
     )
 }
 _EPOCH = re.compile(r"(?<![\d.])1[6-9]\d{8}(?:\.\d+|\d{3}|\d{6}|\d{9})?(?!\d)")
-_STAMP = re.compile(r"\b(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d)[:.](\d\d)(?:[:.](\d\d))?(?:[.,]\d+)?")
+_STAMP = re.compile(
+    r"\b(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d)[:.](\d\d)(?:[:.](\d\d))?(?:[.,]\d+)?(?: ?(Z|UTC|GMT|[+-]\d\d:?\d\d)\b)?"
+)
+# Of mail, web servers and their logs; and what programs name files after.
+_DAY_FIRST = re.compile(
+    r"\b(\d{1,2})[ /-]([A-Z][a-z]{2})[ /-](\d{4})[ :](\d\d):(\d\d)(?::(\d\d))?(?: ?(UTC|GMT|[+-]\d\d:?\d\d)\b)?"
+)
+_COMPACT = re.compile(r"(?<!\d)(20\d\d)(\d\d)(\d\d)[_T-]?(\d\d)(\d\d)(\d\d)(?!\d)")
 _DATE = re.compile(r"\b([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d)(?::(\d\d))?(?: [A-Z]{3,4})?(?: (\d{4}))?\b")
+_PID = re.compile(r"\b(?:pid|PID)\b[ :=#]{1,3}\d{2,}\b")
 _RANDOM = re.compile(r"/tmp/tmp(?:\.\w{10}|[a-z0-9_]{8})\b")
 # Lines that list the times of files: of ls -l, of stat, and the heads of a unified diff.
 _OF_FILES = re.compile(
@@ -33,14 +41,17 @@ _OF_FILES = re.compile(
 
 
 def shown(look: Look, result: ToolResult, given: Given = NOTHING_GIVEN) -> str:
-    """What a result that has just come shows its call to have looked at: "clock", "randomness", or "".
+    """What a result that has just come shows its call to have looked at: "clock", "randomness", "process ids", or "".
 
-    A time of now is a sign, also where the clock is frozen, unless it is the one that the clock shows: what shows it
-    has not taken it. Drawn names are none where randomness is seeded.
+    A time counts if it is one of while the call ran, by the zone that it names, or else by UTC or this machine's zone;
+    also where the clock is frozen, unless it is the one that the clock shows: what shows it has not taken it. Drawn
+    names are no sign where randomness is seeded.
     """
     text = result.output
     if "randomness" not in given and _RANDOM.search(text):
         return "randomness"
+    if _PID.search(text):
+        return "process ids"
     if look.strict == "times":  # the times of files may well be of now
         text = _OF_FILES.sub("", text)
     now = time.time()
@@ -55,7 +66,15 @@ def _instants(text: str) -> Iterator[tuple[tuple[float, ...], bool]]:
         yield (float(found[0][:10]),), True
     for found in _STAMP.finditer(text):
         year, month, day, hour, minute = map(int, found.groups()[:5])
-        yield _meanings(year, month, day, hour, minute, int(found[6] or 0)), found[6] is not None
+        yield _meanings(year, month, day, hour, minute, int(found[6] or 0), found[7]), found[6] is not None
+    for found in _DAY_FIRST.finditer(text):
+        if found[2] in _MONTHS:
+            day, year, hour, minute = int(found[1]), int(found[3]), int(found[4]), int(found[5])
+            meant = _meanings(year, _MONTHS[found[2]], day, hour, minute, int(found[6] or 0), found[7])
+            yield meant, found[6] is not None
+    for found in _COMPACT.finditer(text):
+        year, month, day, hour, minute, second = map(int, found.groups())
+        yield _meanings(year, month, day, hour, minute, second), True
     for found in _DATE.finditer(text):
         if found[1] in _MONTHS:
             year = int(found[6]) if found[6] else datetime.now().year
@@ -63,20 +82,26 @@ def _instants(text: str) -> Iterator[tuple[tuple[float, ...], bool]]:
             yield _meanings(year, _MONTHS[found[1]], day, hour, minute, int(found[5] or 0)), found[5] is not None
 
 
-def _meanings(year: int, month: int, day: int, hour: int, minute: int, second: int) -> tuple[float, ...]:
+def _meanings(
+    year: int, month: int, day: int, hour: int, minute: int, second: int, zone: str | None = None
+) -> tuple[float, ...]:
     try:
         when = datetime(year, month, day, hour, minute, second)
     except ValueError:
         return ()
+    if zone is not None:
+        east = 0 if zone[0] in "ZUG" else int(zone[0] + "1") * (int(zone[1:3]) * 3600 + int(zone[-2:]) * 60)
+        return (when.replace(tzinfo=UTC).timestamp() - east,)
     return (when.replace(tzinfo=UTC).timestamp(), when.timestamp())
 
 
+_OF_A_TIME = (_STAMP, _DATE, _DAY_FIRST, _COMPACT, _EPOCH)
 # What may differ between two runs of one thing: how long it took, where in memory, and times of now.
 _NOISE = re.compile(
     r"(?P<duration>\b\d+\.\d+ ?(?:ns|us|µs|ms|s|sec|secs|seconds)\b|\b\d+ ?(?:ns|us|µs|ms|secs|seconds)\b"
     r"|\b\d+m\d+\.\d+s\b|\bin \d+(?:\.\d+)? ?s\b)"
     r"|(?P<address>\b0x[0-9a-f]{6,}\b)"
-    r"|(?P<time>" + "|".join(re.sub(r"\((?!\?)", "(?:", part.pattern) for part in (_STAMP, _DATE, _EPOCH)) + ")"
+    r"|(?P<time>" + "|".join(re.sub(r"\((?!\?)", "(?:", part.pattern) for part in _OF_A_TIME) + ")"
     r"|(?P<day>\b\d{4}-\d\d-\d\d\b|\b[A-Z][a-z]{2} +\d{1,2}, \d{4}\b)"
     r"|(?P<clock>\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?\b|\b\d\d:\d\d\b)"
     r"|(?P<rule>={3,})"  # of pytest: as long as what stands between leaves room

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ _VARIABLES = {
 }
 _UNKNOWN = Look("a command that is not known before it runs", leaves_running=True)
 _DEPTH = 8  # of code in code
+_ESCAPED = re.compile(r'\\(?:([\\"$`])|\n)')  # what a backslash does between double quotes
 
 
 @cache
@@ -110,12 +112,14 @@ def _value(node: Node) -> str | None:
         return _text(node)[1:-1]
     if kind == "ansi_c_string":
         return _text(node)[2:-1]
-    if kind in ("string", "concatenation", "command_name"):
-        parts = [_value(child) for child in node.children if child.type != '"']
+    if kind == "string":
+        # Its children leave out line ends, so it is read as bash reads it.
+        plain = all(child.type in ('"', "string_content") for child in node.children)
+        return _ESCAPED.sub(r"\1", _text(node)[1:-1]) if plain else None
+    if kind in ("concatenation", "command_name"):
+        parts = [_value(child) for child in node.children]
         known = [part for part in parts if part is not None]
         return "".join(known) if len(known) == len(parts) else None
-    if kind == "string_content":
-        return _text(node).replace('\\"', '"').replace("\\$", "$")
     return None
 
 

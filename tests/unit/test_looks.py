@@ -51,6 +51,11 @@ SHARED = [
     "env A=1 ls",
     "sort -u a | uniq -c",
     "type -t ls; command -v ls",
+    'python3 -c "\nimport json\n\ntry:\n    print(f\'a {1}\\n\')\nexcept OSError:\n    x = \\"y\\"\n"',
+    "git stash pop; git stash apply; git stash drop",
+    "conda list; conda info",
+    "nginx -t",
+    "sqlite3 a.db 'select known, random from t'",
 ]
 ALONE = [
     "date",
@@ -123,6 +128,14 @@ ALONE = [
     "cat </proc/uptime",
     "exec 3<>/dev/tcp/localhost/80",
     "su -c date nobody",
+    'bash -c "cd x\ndate"',
+    "git stash",
+    "conda install numpy",
+    "service nginx status",
+    "service nginx start",
+    "nginx -s reload",
+    "sqlite3 a.db \"select datetime('now')\"",
+    "sqlite3 a.db 'select * from t order by random()'",
 ]
 STRICT = [
     "ls -l",
@@ -196,12 +209,22 @@ def test_what_cannot(command: str) -> None:
         ("ls --full-time", "-rw-r--r-- 1 root root 3 {now:%Y-%m-%d %H:%M:%S} f", ""),
         ("cat ids", "5d6b2c9e-3f1a-4c7e-9b5d-0123456789ab", ""),
         ("ls -l; ./report", "-rw-r--r-- 1 root root 3 {now:%b %e %H:%M} f\nat {now:%Y-%m-%d %H:%M:%S}", "clock"),
+        ("./report", "done at {there:%Y-%m-%dT%H:%M:%S}+09:00", "clock"),
+        ("./report", "at {there:%Y-%m-%d %H:%M:%S}", ""),
+        ("./report", "at {now:%Y-%m-%d %H:%M:%S} +0900", ""),
+        ("./report", "Date: {now:%a, %d %b %Y %H:%M:%S} GMT", "clock"),
+        ("./report", '1.2.3.4 - - [{there:%d/%b/%Y:%H:%M:%S} +0900] "GET /"', "clock"),
+        ("./report", "wrote incident_{now:%Y%m%d_%H%M%S}.txt", "clock"),
+        ("./report", "wrote incident_20250808_053830.txt", ""),
+        ("./report", "started, pid 4711", "process ids"),
+        ("./report", "int pid = fork(); pid: 0", ""),
         ("stat f", "Modify: {now:%Y-%m-%d %H:%M:%S}.123456789 +0000", ""),
     ],
 )
 def test_what_a_result_shows(command: str, output: str, what: str) -> None:
     now = time.time()
-    text = output.format(now=datetime.fromtimestamp(now, UTC), epoch=int(now))
+    at = datetime.fromtimestamp(now, UTC)
+    text = output.format(now=at, there=at + timedelta(hours=9), epoch=int(now))
     assert seen(ToolCall("shell", {"command": command}), ToolResult(text, duration=0.5)) == what
 
 
