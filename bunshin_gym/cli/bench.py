@@ -10,7 +10,7 @@ from dataclasses import replace
 from bunshin_gym.bench.desktop import QUICK_DESKTOP, DesktopFigures, DesktopSizes, measure_desktop
 from bunshin_gym.bench.digest import measure_digests
 from bunshin_gym.bench.fork import QUICK, Figures, Sizes, measure
-from bunshin_gym.cli import hits, laws, predict, rollout
+from bunshin_gym.cli import hits, laws, looks, predict, rollout
 from bunshin_gym.cli.terminal import Progress, megabytes, table
 
 __all__ = ["arguments", "main"]
@@ -19,10 +19,11 @@ __all__ = ["arguments", "main"]
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
-        choices=["fork", "desktop", "digest", "hits", "rollout", "predict", "laws"],
+        choices=["fork", "desktop", "digest", "hits", "looks", "rollout", "predict", "laws"],
         help="fork: one workspace, forked in every way, beside starting it anew; desktop: the same for a live desktop; "
         "digest: what asking for the state costs; "
         "hits: what an answer from the tree costs; "
+        "looks: what recorded calls look at beside the state; "
         "rollout: groups of rollouts beside cold starts and a warm pool; "
         "predict: how often the calls that recorded rollouts made are foretold; "
         "laws: random programs with a cache against the same without one",
@@ -36,11 +37,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     predict.arguments(parser)
     hits.arguments(parser)
     laws.arguments(parser)
+    looks.arguments(parser)
 
 
 def main(args: argparse.Namespace) -> int:
     own = {"fork": fork, "desktop": desktop, "digest": digest}
-    mains = own | {"hits": hits.main, "rollout": rollout.main, "predict": predict.main, "laws": laws.main}
+    mains = own | {"hits": hits.main, "looks": looks.main, "rollout": rollout.main, "predict": predict.main}
+    mains |= {"laws": laws.main}
     return mains[args.what](args)
 
 

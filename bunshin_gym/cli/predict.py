@@ -14,7 +14,7 @@ from bunshin_gym.bench.rollout.recorded import is_group
 from bunshin_gym.cli.terminal import Progress, table
 from bunshin_gym.errors import TaskError
 
-__all__ = ["arguments", "main"]
+__all__ = ["arguments", "main", "recorded"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     with Progress(quiet=args.json) as progress:
-        families = evaluate(chosen(args), folds=args.folds, forking=args.forking, on_part=progress.start)
+        groups = [task for task in recorded(args) if is_group(task)]
+        families = evaluate(groups, folds=args.folds, forking=args.forking, on_part=progress.start)
     if args.json:
         plain = {
             family: {which: [score.as_dict() for score in row] for which, row in found.scores.items()}
@@ -38,15 +39,15 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def chosen(args: argparse.Namespace) -> list[traces.TraceTask]:
-    """The recorded groups that were asked for. Raises TaskError."""
+def recorded(args: argparse.Namespace) -> list[traces.TraceTask]:
+    """The recorded tasks that were asked for. Raises TaskError."""
     if args.trajectories is None:
-        raise TaskError("bench predict needs --trajectories DIR, with tasks.jsonl and trajectories.jsonl in it")
+        raise TaskError(f"bench {args.what} needs --trajectories DIR, with tasks.jsonl and trajectories.jsonl in it")
     given: Path = args.trajectories
     tasks, rollouts = (given / "tasks.jsonl", given / "trajectories.jsonl") if given.is_dir() else (args.tasks, given)
     if tasks is None:
         raise TaskError(f"{given} is no directory: give --tasks FILE as well")
-    return [task for task in traces.load(tasks, rollouts, args.task or "*") if is_group(task)]
+    return traces.load(tasks, rollouts, args.task or "*")
 
 
 def lines(families: dict[str, Family]) -> Iterable[str]:

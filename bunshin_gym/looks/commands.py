@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from bunshin_gym.frozen import NOTHING_GIVEN, Given
 from bunshin_gym.looks.look import NOTHING, Look
+from bunshin_gym.looks.plain import PLAIN
 from bunshin_gym.looks.taken import left
 
 __all__ = ["Args", "inline_code", "look_of_command", "reads_code", "wrapped"]
@@ -26,8 +27,12 @@ def _all(look: Look, names: str) -> dict[str, Look]:
 
 # Those that look whatever they are asked.
 _ALWAYS: Mapping[str, Look] = {
-    **_all(CLOCK, "time times uptime cal ncal at batch watch timedatectl hwclock w who last lastlog chronyc ntpdate"),
-    **_all(RANDOM, "uuidgen mktemp tempfile pwgen ssh-keygen gpg gpg2 makepasswd mkpasswd htpasswd"),
+    **_all(
+        CLOCK,
+        "time times uptime cal ncal at batch watch timedatectl hwclock w who users last lastlog chronyc "
+        "ntpdate useradd usermod",
+    ),
+    **_all(RANDOM, "uuidgen mktemp tempfile pwgen ssh-keygen gpg gpg2 makepasswd mkpasswd htpasswd passwd chpasswd"),
     **_all(PIDS, "ps top htop pgrep pidof pstree lsof fuser atop iotop"),
     **_all(MACHINE, "free vmstat iostat mpstat dmesg df journalctl sar numastat"),
     **_all(
@@ -153,6 +158,18 @@ def _looks_of_command(name: str, args: Args) -> Iterator[Look]:
         yield from _interpreted(*_INTERPRETERS[name], args)
     if _PYTHON.fullmatch(name):
         yield _python(args)
+    yield _unread(name, args)
+
+
+def _unread(name: str, args: Args) -> Look:
+    """Whether the command is a program of which nothing is known, or runs one."""
+    first = next((arg for arg in args if arg is None or not arg.startswith("-")), "")
+    if name in _SHELLS or name in _INTERPRETERS or _PYTHON.fullmatch(name):
+        options, module = _flags(args), "-m" in args
+        inline = "c" in options or any(f"-{letter}" in args for letter in _INTERPRETERS.get(name, ("",))[0])
+        return Look(unread=name) if module or (first and not inline) else NOTHING
+    listed = not name or name in PLAIN or name in _ALWAYS or name in _PARTICULAR or name in _WRAPPERS
+    return NOTHING if listed or name == "eval" else Look(unread=name)
 
 
 def wrapped(name: str, args: Args) -> list[tuple[str | None, Args]]:
@@ -331,6 +348,11 @@ def _service(args: Args) -> Look:
     return PIDS if "status" in args or "--status-all" in args else RUNNING
 
 
+def _gzip(args: Args) -> Look:
+    # It writes the time of the file into what it makes.
+    return NOTHING if any(letter in _flags(args) for letter in "dltnVh") or _has(args, "--") else TIMES
+
+
 def _sql(args: Args) -> Look:
     text = " ".join(arg or "" for arg in args)
     found = re.search(
@@ -368,6 +390,11 @@ def _sort(args: Args) -> Look:
 def _type(args: Args) -> Look:
     # Whether bash has looked the command up before is not in the state.
     return NOTHING if any(letter in _flags(args) for letter in "tpP") else Look("bash's memory of where commands are")
+
+
+def _kill(args: Args) -> Look:
+    # A number that is one process here may be another, or none, in another history of the state.
+    return NOTHING if "l" in _flags(args) or all(arg and arg[0] in "-%" for arg in args) else PIDS
 
 
 def _jobs(args: Args) -> Look:
@@ -444,6 +471,7 @@ _PARTICULAR: Mapping[str, Callable[[Args], Look]] = {
     "npm": _npm,
     **dict.fromkeys(("conda", "mamba", "micromamba"), _conda),
     "nginx": _nginx,
+    "gzip": _gzip,
     "service": _service,
     **dict.fromkeys(("sqlite3", "mysql", "mariadb", "psql", "duckdb"), _sql),
     "yarn": _npm,
@@ -454,6 +482,7 @@ _PARTICULAR: Mapping[str, Callable[[Args], Look]] = {
     "shuf": _shuf,
     "sort": _sort,
     "jobs": _jobs,
+    "kill": _kill,
     "type": _type,
     "hash": _type,
     "awk": _awk,

@@ -80,6 +80,7 @@ _DRAWS = {
     "permutation",
 }
 _SEEDS = {"seed", "Random", "RandomState", "default_rng", "manual_seed", "PRNGKey"}
+_ANY_ORDER = {"sorted", "len", "sum", "min", "max", "any", "all", "bool"}  # what these say of a set is always the same
 _NAMES = {"id", "hash", "object"}  # addresses, and hashes of text, differ from process to process
 _TIMES = {"getmtime", "getctime", "getatime", "st_mtime", "st_ctime", "st_atime", "st_mtime_ns", "st_ctime_ns"}
 _STATS = {"samefile", "stat", "lstat", "fstat", "st_ino", "st_dev", "st_blocks"}
@@ -105,6 +106,7 @@ def look_of_code(code: str, *, session: bool = False, given: Given = NOTHING_GIV
     for node in nodes:
         for part in _looks_of_node(node, modules, seeded=seeded and not session):
             look |= _left(part, given)
+    look |= _left(_look_of_sets(nodes), given)
     if session:
         for module in modules.values():
             look |= _left(_MODULES.get(module, (NOTHING, set()))[0], given)
@@ -113,6 +115,21 @@ def look_of_code(code: str, *, session: bool = False, given: Given = NOTHING_GIV
 
 def _left(look: Look, given: Given) -> Look:
     return replace(look, outside="") if look.outside in given else look
+
+
+def _look_of_sets(nodes: list[ast.AST]) -> Look:
+    """Sets of text come in another order in each process: as long as nothing but their order is left out of account."""
+    settled: set[int] = set()
+    for node in nodes:
+        if isinstance(node, ast.Call) and _name_of(node.func) in _ANY_ORDER:
+            settled.update(map(id, node.args))
+        elif isinstance(node, ast.Compare):
+            settled.update(map(id, [node.left, *node.comparators]))
+    for node in nodes:
+        made = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
+        if (made or isinstance(node, (ast.Set, ast.SetComp))) and id(node) not in settled:
+            return _RANDOM
+    return NOTHING
 
 
 def _imported(nodes: list[ast.AST]) -> dict[str, str]:

@@ -52,6 +52,8 @@ SHARED = [
     "sort -u a | uniq -c",
     "type -t ls; command -v ls",
     'python3 -c "\nimport json\n\ntry:\n    print(f\'a {1}\\n\')\nexcept OSError:\n    x = \\"y\\"\n"',
+    "kill %1; kill -l",
+    "python3 -c 'print(sorted({1, 2}), len(set(\"ab\")), 3 in {3}, {1: 2})'",
     "git stash pop; git stash apply; git stash drop",
     "conda list; conda info",
     "nginx -t",
@@ -129,6 +131,11 @@ ALONE = [
     "exec 3<>/dev/tcp/localhost/80",
     "su -c date nobody",
     'bash -c "cd x\ndate"',
+    "kill 4711",
+    "kill -9 $(cat pid)",
+    'python3 -c \'print({"a", "b"})\'',
+    "python3 -c 'for x in set(\"ab\"): print(x)'",
+    "useradd x",
     "git stash",
     "conda install numpy",
     "service nginx status",
@@ -165,6 +172,7 @@ STRICT = [
     "date -r f",
     "find . -inum 3",
     "zip a.zip b",
+    "gzip a",
 ]
 LAX = [
     "ls",
@@ -226,6 +234,24 @@ def test_what_a_result_shows(command: str, output: str, what: str) -> None:
     at = datetime.fromtimestamp(now, UTC)
     text = output.format(now=at, there=at + timedelta(hours=9), epoch=int(now))
     assert seen(ToolCall("shell", {"command": command}), ToolResult(text, duration=0.5)) == what
+
+
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [
+        ("cat a | sed s/a/b/ > c && cd /x && [ -f y ]", ""),
+        ("find . -name x -exec rm {} +; timeout 5 env A=1 nice ls", ""),
+        ("python3 -c 'print(3)'; bash -c 'echo x'", ""),
+        ("cd x && ./run.sh a", "run.sh"),
+        ("python3 -m pytest -q", "python3"),
+        ("timeout 5 bash -x run.sh", "bash"),
+        ("python3 test.py", "python3"),
+        ("cat a | mytool", "mytool"),
+        ("node app.js", "node"),
+    ],
+)
+def test_what_is_taken_on_trust(command: str, program: str) -> None:
+    assert of(ToolCall("shell", {"command": command})).unread == program
 
 
 def test_a_look_at_a_broken_command_is_no_error() -> None:
