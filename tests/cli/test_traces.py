@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bunshin_gym import traces
+from bunshin_gym.cli import entry
 from bunshin_gym.errors import TaskError
 from bunshin_gym.tools import ExitReason, ToolResult, validate
 
@@ -137,3 +138,23 @@ def test_a_comparison_knows_time_outs(files: tuple[Path, Path]) -> None:
     assert (late.code, late.agrees) == (124, False)
     fine = traces.compare(call, ToolResult("a\n"))
     assert (fine.code, fine.agrees, fine.comparable, fine.similarity) == (0, True, True, 1.0)
+
+
+def test_the_looks_of_recorded_calls_are_counted(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    commands = ["ls -a", "ls -l", "date", "python3 test.py", "sleep 9 &"]
+    rows = [
+        {"task_id": "x/one", "rollout_id": "x/one#1", "calls": [record(arguments={"command": c}) for c in commands]}
+    ]
+    files[1].write_text("\n".join(map(json.dumps, rows)))
+    assert entry.main(["bench", "looks", "--trajectories", str(files[0].parent), "--sample", "4"]) == 0
+    text = capsys.readouterr().out
+    for line in ("shared, on trust", "by its own history  times", "run each time       clock", "1 python3"):
+        assert line in text
+    assert "4. [" in text and "5. [" not in text
+    assert entry.main(["bench", "looks", "--trajectories", str(files[0].parent), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["calls"] == 5
+    assert {(row["verdict"], row["reason"]): row["calls"] for row in found["rows"]} == {
+        ("shared", ""): 1, ("shared, on trust", ""): 1, ("by its own history", "times"): 1,
+        ("run each time", "clock"): 1, ("run each time", "leaves something running"): 1,
+    }  # fmt: skip
