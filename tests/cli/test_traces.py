@@ -148,7 +148,7 @@ def test_the_looks_of_recorded_calls_are_counted(files: tuple[Path, Path], capsy
     files[1].write_text("\n".join(map(json.dumps, rows)))
     assert entry.main(["bench", "looks", "--trajectories", str(files[0].parent), "--sample", "4"]) == 0
     text = capsys.readouterr().out
-    for line in ("shared, on trust", "by its own history  times", "run each time       clock", "1 python3"):
+    for line in ("shared, on trust", "by its own history  times", "run each time       clock", "python3 1"):
         assert line in text
     assert "4. [" in text and "5. [" not in text
     assert entry.main(["bench", "looks", "--trajectories", str(files[0].parent), "--json"]) == 0
