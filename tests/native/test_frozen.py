@@ -216,6 +216,34 @@ def test_waiting_until_a_point_of_the_clock_takes_its_time(at: int) -> None:
         assert said(workspace, "cd /tmp && gcc -pthread -o w w.c && ./w") == "4 1\n"
 
 
+FORKS = r"""
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *idle(void *unused) { return unused; }
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, idle, NULL);
+    for (int i = 0; i < 3; i++)
+        if (fork() == 0)
+            _exit(0);
+    while (wait(NULL) > 0)
+        ;
+    return pthread_join(thread, NULL);
+}
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.needs("gcc")
+def test_thread_sanitizer_reports_as_ever() -> None:
+    with start() as workspace:
+        workspace.write_file("/tmp/t.c", FORKS.encode())
+        shown = said(workspace, "cd /tmp && gcc -fsanitize=thread -pthread -o t t.c && ./t")
+    assert "CHECK failed" not in shown
+    assert "thread leak" in shown  # which it says of the children
+
+
 def test_what_the_user_sets_stays() -> None:
     env = {"LD_PRELOAD": "/nowhere.so", "ASAN_OPTIONS": "detect_leaks=0", "PYTHONHASHSEED": "5"}
     with start(env=env) as workspace:
