@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from bunshin_gym.bench.meter import Meter
 from bunshin_gym.executor import Executor
 from bunshin_gym.group import Group, Played, play, repeat
 from bunshin_gym.looks import agree
+from bunshin_gym.report import Run, Watch
 from bunshin_gym.scripted import scripts_of
 from bunshin_gym.task import Task
 from bunshin_gym.tools import ToolResult
@@ -61,6 +61,11 @@ class Outcome:
     samples: int
     failures: list[str] = field(default_factory=list)
     stats: dict[str, Any] = field(default_factory=dict)
+    seen: Run | None = field(default=None, repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {name: value for name, value in vars(self).items() if name != "seen"}
 
 
 @dataclass
@@ -73,7 +78,13 @@ class Report:
     different: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        return vars(self) | {"outcomes": [vars(outcome) for outcome in self.outcomes]}
+        return vars(self) | {"outcomes": [outcome.as_dict() for outcome in self.outcomes]}
+
+    @property
+    def seen(self) -> Run | None:
+        """What a page shows: the last mode, beside the others. None where nobody watched."""
+        last = self.outcomes[-1].seen
+        return last.beside(outcome.seen for outcome in reversed(self.outcomes[:-1])) if last is not None else None
 
 
 def measure(
@@ -83,12 +94,14 @@ def measure(
     think: float = 0.1,
     engine: str = "native",
     modes: Sequence[Mode] = MODES,
+    watch: bool = False,
     on_mode: Callable[[str, int], None] = lambda name, calls: None,
     on_call: Callable[[ToolResult], None] | None = None,
 ) -> Report:
     """Play `rollouts` rollouts of every task in each mode. `think`: seconds before each call.
 
-    `on_mode(name, calls)` is told when a mode begins, `on_call` when a call has been answered.
+    With `watch`, the report has what a page shows (`seen`). `on_mode(name, calls)` is told when a mode begins,
+    `on_call` when a call has been answered.
     """
     outcomes: list[Outcome] = []
     first: list[Played] = []
@@ -96,7 +109,7 @@ def measure(
     for mode in modes:
         calls = sum(len(script) for task in tasks for script in repeat(scripts_of(task), rollouts).values())
         on_mode(mode.name, calls)
-        outcome, last = _play(mode, tasks, rollouts, think, engine, on_call)
+        outcome, last = _play(mode, tasks, rollouts, think, engine, watch, on_call)
         outcomes.append(outcome)
         first = first or last
     report = Report(outcomes, 0, 0)
@@ -116,11 +129,14 @@ def _play(
     rollouts: int,
     think: float,
     engine: str,
+    watch: bool,
     on_call: Callable[[ToolResult], None] | None,
 ) -> tuple[Outcome, list[Played]]:
-    executor = Executor(cache=mode.cache, share=mode.share, group=rollouts)
+    watched = Watch()
+    meter = watched.meter
+    events = watched.events if watch else None
+    executor = Executor(cache=mode.cache, share=mode.share, group=rollouts, events=events)
     spec = WorkspaceSpec(engine=engine, separate_stderr=False)
-    meter = Meter()
     with ExitStack() as stack:
         stack.callback(executor.close)
         groups = [
@@ -149,6 +165,8 @@ def _play(
             stack.enter_context(meter)
             play(groups, think=think, on_call=on_call)
         seconds = time.perf_counter() - start
+        meter.stop()
+        seen = Run.of(f"{len(tasks)} tasks", seconds, groups, executor.stats, watched, mode.name) if watch else None
     stats = executor.stats
     played = [one for group in groups for one in group.played]
     outcome = Outcome(
@@ -166,5 +184,6 @@ def _play(
         samples=meter.samples,
         failures=[f"{one.name}: {one.failure}" for one in played if one.failure],
         stats=stats.as_dict(),
+        seen=seen,
     )
     return outcome, played

@@ -7,6 +7,7 @@ import json
 import sys
 
 from bunshin_gym.bench.demo import Outcome, Report, measure
+from bunshin_gym.cli import reports
 from bunshin_gym.cli.terminal import Progress, megabytes, table
 from bunshin_gym.task import Taskset
 
@@ -18,10 +19,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--think", type=float, default=0.1, metavar="S", help="seconds before each call (0.1)")
     parser.add_argument("--taskset", default="basic", metavar="NAME", help="a taskset, or one task of it (basic)")
     parser.add_argument("--engine", default="native", help="the engine (native)")
+    reports.option(parser)
     parser.add_argument("--json", action="store_true", help="print everything measured as JSON")
 
 
 def main(args: argparse.Namespace) -> int:
+    reports.check(args)
     tasks = Taskset.load(args.taskset)
     with Progress(quiet=args.json) as progress:
         report = measure(
@@ -29,6 +32,7 @@ def main(args: argparse.Namespace) -> int:
             rollouts=args.rollouts,
             think=args.think,
             engine=args.engine,
+            watch=args.report is not None,
             on_mode=progress.start,
             on_call=progress.advance,
         )
@@ -37,6 +41,7 @@ def main(args: argparse.Namespace) -> int:
     else:
         print(f"{len(tasks)} tasks, {args.rollouts} rollouts each, all at once, {args.think:g} s of thinking a call\n")
         show(report)
+    reports.save(args, f"demo: {args.taskset}", [report.seen], f"{args.rollouts} rollouts a task", args.engine)
     failures = [failure for outcome in report.outcomes for failure in outcome.failures]
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)

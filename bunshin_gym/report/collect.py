@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -113,12 +113,18 @@ class Run:
     left_out: int = 0
 
     @classmethod
-    def of(cls, name: str, seconds: float, groups: Sequence[Group], stats: Stats, watch: Watch) -> Run:
-        """Of groups that have just been played. While their executor is open."""
+    def of(
+        cls, name: str, seconds: float, groups: Sequence[Group], stats: Stats, watch: Watch, mode: str = "bunshin"
+    ) -> Run:
+        """Of groups that have just been played, in that mode. While their executor is open."""
         run = cls(name, tasks=[TaskTree.of(group) for group in groups])
-        run.modes.append(Mode.of("bunshin", seconds, groups, stats, watch))
+        run.modes.append(Mode.of(mode, seconds, groups, stats, watch))
         run.take(watch.events)
         return run
+
+    def beside(self, others: Iterable[Run | None]) -> Run:
+        """The same with the modes of other runs of it, for comparison."""
+        return replace(self, modes=[*self.modes, *(mode for run in others if run is not None for mode in run.modes)])
 
     def take(self, events: Events) -> None:
         """Note on the trees where snapshots were made and forked, and draw the timeline."""

@@ -58,6 +58,10 @@ class Timeline {
       context.clip();
       for (const span of this.lanes[i].spans) this.span(context, span, x, y, width);
       context.restore();
+      if (i && this.lanes[i].task !== this.lanes[i - 1].task) { // another task, or the background
+        context.fillStyle = painted("line");
+        context.fillRect(0, y, width, 1);
+      }
       context.fillStyle = painted("soft");
       context.textBaseline = "middle";
       context.font = "12px system-ui, sans-serif";
