@@ -52,6 +52,10 @@ def test_doctor_tells_whether_the_default_engine_works() -> None:
         (("run", "--tasks", "/nowhere", "--trajectories", "/nowhere"), "cannot read /nowhere"),
         (("demo", "--taskset", "nowhere"), "no task or taskset"),
         (("tree", "/nowhere"), "cannot read /nowhere"),
+        (("tree", sys.executable), "neither a report nor JSON"),
+        (("run", "--taskset", "basic", "--baseline"), "--baseline is for a report"),
+        (("run", "--taskset", "basic", "--report", "/nowhere/r.html"), "there is no directory /nowhere"),
+        (("demo", "--report", "/"), "cannot write /: it is a directory"),
         (("demo", "--engine", "nowhere", "--rollouts", "1"), "there is no engine 'nowhere'"),
     ],
 )
@@ -149,8 +153,10 @@ class TestOnTheNativeEngine:
         assert "Traceback" not in err
         assert list(tmp_path.iterdir()) == []
 
-    def test_the_demo_compares(self) -> None:
-        shown = bunshin("demo", "--taskset", "log_hunt", "--rollouts", "4", "--think", "0", "--json")
+    def test_the_demo_compares(self, tmp_path: Path) -> None:
+        page = tmp_path / "demo.json"
+        args = ("demo", "--taskset", "log_hunt", "--rollouts", "4", "--think", "0", "--json", "--report", str(page))
+        shown = bunshin(*args)
         assert shown.returncode == 0, shown.stderr
         report = json.loads(shown.stdout)
         cold, warm, ours = report["outcomes"]
@@ -161,6 +167,10 @@ class TestOnTheNativeEngine:
         assert ours["prepared"] == 1
         assert cold["solved"] == warm["solved"] == ours["solved"]
         assert report["answers"] == report["answers_equal"] == cold["calls"]
+        (run,) = load(page)["runs"]
+        assert [mode["name"] for mode in run["modes"]] == ["bunshin", "warm pool", "cold"]
+        assert all(mode["memory"] and mode["phases"]["run"] > 0 for mode in run["modes"])
+        assert sum(one.get("hits", 0) + one.get("waits", 0) for one in run["tasks"][0]["branches"]) == ours["hits"]
 
 
 # -- the Debian root of recordings
