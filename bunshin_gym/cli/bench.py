@@ -12,6 +12,7 @@ from bunshin_gym.bench.digest import measure_digests
 from bunshin_gym.bench.fork import QUICK, Figures, Sizes, measure
 from bunshin_gym.cli import hits, laws, looks, predict, rollout
 from bunshin_gym.cli.terminal import Progress, megabytes, table
+from bunshin_gym.cli.values import count
 
 __all__ = ["arguments", "main"]
 
@@ -30,8 +31,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--engine", default="native", help="the engine (native)")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
-    parser.add_argument("--alive", type=int, metavar="N", help="forks alive at once (500)")
-    parser.add_argument("--churn", type=int, metavar="N", help="forks one after another (5000)")
+    parser.add_argument("--alive", type=count, metavar="N", help="forks alive at once (500)")
+    parser.add_argument("--churn", type=count, metavar="N", help="forks one after another (5000)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     rollout.arguments(parser)
     predict.arguments(parser)

@@ -9,14 +9,15 @@ import sys
 from bunshin_gym.bench.demo import Outcome, Report, measure
 from bunshin_gym.cli import reports
 from bunshin_gym.cli.terminal import Progress, megabytes, table
+from bunshin_gym.cli.values import count, duration
 from bunshin_gym.task import Taskset
 
 __all__ = ["arguments", "main"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rollouts", type=int, default=8, metavar="N", help="rollouts of each task (8)")
-    parser.add_argument("--think", type=float, default=0.1, metavar="S", help="seconds before each call (0.1)")
+    parser.add_argument("--rollouts", type=count, default=8, metavar="N", help="rollouts of each task (8)")
+    parser.add_argument("--think", type=duration, default=0.1, metavar="S", help="seconds before each call (0.1)")
     parser.add_argument("--taskset", default="basic", metavar="NAME", help="a taskset, or one task of it (basic)")
     parser.add_argument("--engine", default="native", help="the engine (native)")
     reports.option(parser)
@@ -24,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    reports.check(args)
+    reports.check(args.report)
     tasks = Taskset.load(args.taskset)
     with Progress(quiet=args.json) as progress:
         report = measure(

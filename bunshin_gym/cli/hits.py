@@ -10,13 +10,14 @@ import bunshin_gym
 from bunshin_gym.bench.hits import HitTimes, measure_hits
 from bunshin_gym.bench.scale import machine
 from bunshin_gym.cli.terminal import Progress, table
+from bunshin_gym.cli.values import count
 
 __all__ = ["arguments", "lines", "main"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("hits")
-    how.add_argument("--nodes", type=int, default=100_000, metavar="N", help="of the tree (100000; quick: 10000)")
+    how.add_argument("--nodes", type=count, default=100_000, metavar="N", help="of the tree (100000; quick: 10000)")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -10,13 +10,14 @@ import bunshin_gym
 from bunshin_gym.bench.laws import Laws, check, programs
 from bunshin_gym.bench.scale import machine
 from bunshin_gym.cli.terminal import Progress, table
+from bunshin_gym.cli.values import count
 
 __all__ = ["arguments", "lines", "main"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("laws")
-    how.add_argument("--programs", type=int, default=200, metavar="N", help="random programs (200; quick: 20)")
+    how.add_argument("--programs", type=count, default=200, metavar="N", help="random programs (200; quick: 20)")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from bunshin_gym import traces
 from bunshin_gym.bench.predict import Family, Score, evaluate
 from bunshin_gym.bench.rollout.recorded import is_group
 from bunshin_gym.cli.terminal import Progress, table
+from bunshin_gym.cli.values import count, duration
 from bunshin_gym.errors import TaskError
 
 __all__ = ["arguments", "main", "recorded"]
@@ -19,8 +20,8 @@ __all__ = ["arguments", "main", "recorded"]
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("predict (of --trajectories DIR, and --task)")
-    how.add_argument("--folds", type=int, default=4, metavar="N", help="test on each Nth part of the rollouts (4)")
-    how.add_argument("--forking", type=float, default=0.04, metavar="S", help="seconds a seal and a fork take (0.04)")
+    how.add_argument("--folds", type=count, default=4, metavar="N", help="test on each Nth part of the rollouts (4)")
+    how.add_argument("--forking", type=duration, default=0.04, metavar="S", help="seconds a seal and a fork take (0.04)")
 
 
 def main(args: argparse.Namespace) -> int:

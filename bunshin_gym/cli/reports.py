@@ -23,9 +23,8 @@ def option(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def check(args: argparse.Namespace) -> None:
-    """Before anything is played: whether there will be a place to write to. Raises TaskError."""
-    path: Path | None = args.report
+def check(path: Path | None) -> None:
+    """Before anything is played: whether there will be a place to write to (None: nothing is). Raises TaskError."""
     if path is None:
         return
     if path.is_dir():

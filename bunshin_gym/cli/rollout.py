@@ -18,6 +18,7 @@ from bunshin_gym.bench.rollout.workload import Batch
 from bunshin_gym.bench.scale import machine
 from bunshin_gym.cli import endurance
 from bunshin_gym.cli.terminal import Progress, megabytes, table
+from bunshin_gym.cli.values import count, counts, duration, factor
 from bunshin_gym.errors import TaskError
 from bunshin_gym.workspace import parse_size
 
@@ -35,21 +36,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--tasks", type=Path, metavar="FILE", help="the tasks of a recording, as JSON lines")
     what.add_argument("--trajectories", type=Path, metavar="FILE", help="its rollouts, as JSON lines")
     what.add_argument("--task", default="", metavar="GLOB", help="only tasks of such a name")
-    what.add_argument("--rollouts", default="8,16", metavar="N,…", help="rollouts of a practice group (8,16)")
-    what.add_argument("--limit", type=int, metavar="N", help="only the first N rollouts of a recorded group")
+    what.add_argument(
+        "--rollouts", type=counts, default=(8, 16), metavar="N,…", help="rollouts of a practice group (8,16)"
+    )
+    what.add_argument("--limit", type=count, metavar="N", help="only the first N rollouts of a recorded group")
     what.add_argument("--apart", action="store_true", help="play each recorded task as a batch of its own")
     how = parser.add_argument_group("rollout: how")
-    how.add_argument("--runs", type=int, default=5, metavar="N", help="how often; figures are medians (5)")
-    how.add_argument("--time-scale", type=float, metavar="X", help="thinking times, times X (practice 0.25, traces 1)")
+    how.add_argument("--runs", type=count, default=5, metavar="N", help="how often; figures are medians (5)")
+    how.add_argument("--time-scale", type=factor, metavar="X", help="thinking times, times X (practice 0.25, traces 1)")
     how.add_argument(
         "--seed", type=int, default=0, metavar="N", help="of the practice rollouts, and of the random programs (0)"
     )
     how.add_argument("--modes", default="", metavar="NAME,…", help="only these modes")
     how.add_argument("--ablations", action="store_true", help="also with each technique off in turn, and with drafts")
-    how.add_argument("--audits", type=int, metavar="N", help="instead: play on until N hits have been run again")
-    how.add_argument("--many", type=int, metavar="N", help="instead: N rollouts at once (of test_suite, or of --task)")
+    how.add_argument("--audits", type=count, metavar="N", help="instead: play on until N hits have been run again")
+    how.add_argument("--many", type=count, metavar="N", help="instead: N rollouts at once (of test_suite or --task)")
     how.add_argument("--memory-budget", type=parse_size, metavar="SIZE", help='for --many: at most this, e.g. "8G"')
-    how.add_argument("--soak", type=float, metavar="S", help="instead: S seconds of epochs, and what has grown")
+    how.add_argument("--soak", type=duration, metavar="S", help="instead: S seconds of epochs, and what has grown")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -81,7 +84,7 @@ def chosen(args: argparse.Namespace, progress: Progress) -> Iterator[Batch]:
     given = args.workload or ("practice,traces" if args.tasks else "practice")
     for name in given.split(","):
         if name == "practice":
-            for size in map(int, args.rollouts.split(",")):
+            for size in args.rollouts:
                 yield from practice.batches(
                     rollouts=size,
                     seed=args.seed,

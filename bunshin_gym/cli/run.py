@@ -12,6 +12,7 @@ from pathlib import Path
 from bunshin_gym import traces
 from bunshin_gym.cli import reports, serving
 from bunshin_gym.cli.terminal import Progress, table
+from bunshin_gym.cli.values import count
 from bunshin_gym.errors import TaskError
 from bunshin_gym.replay import TaskReport, replay
 from bunshin_gym.report import Run
@@ -37,9 +38,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     how = parser.add_argument_group("how")
     how.add_argument(
-        "--rollouts", type=int, metavar="N", help="rollouts a task (all recorded ones, or 4 scripted ones)"
+        "--rollouts", type=count, metavar="N", help="rollouts a task (all recorded ones, or 4 scripted ones)"
     )
-    how.add_argument("--jobs", type=int, default=4, metavar="N", help="rollouts of a task at a time (4)")
+    how.add_argument("--jobs", type=count, default=4, metavar="N", help="rollouts of a task at a time (4)")
     how.add_argument("--no-cache", dest="cache", action="store_false", help="run every call")
     how.add_argument("--no-share", dest="share", action="store_false", help="a workspace of its own for every rollout")
     how.add_argument("--engine", default="native", help="the engine (native)")
@@ -59,11 +60,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    reports.check(args)
+    reports.check(args.report)
     if args.baseline and args.report is None:
         raise TaskError("--baseline is for a report: give --report FILE, too")
     if args.tree is not None and not args.cache:
         raise TaskError("--tree and --no-cache cannot be given together")
+    reports.check(args.tree)
     trees = TreeFile.read_if_there(args.tree) if args.tree is not None else None
     with serving.served(args.metrics) as told:
         code = run_what(args, trees, told)

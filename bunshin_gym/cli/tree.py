@@ -13,6 +13,7 @@ from typing import Any
 
 from bunshin_gym.branch import Branch, of_saved
 from bunshin_gym.cli.terminal import Progress
+from bunshin_gym.cli.values import count
 from bunshin_gym.errors import TaskError, TreeFileError
 from bunshin_gym.picture import draw
 from bunshin_gym.report import Report, Run, TaskTree, load
@@ -30,9 +31,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--task", default="fix_failing_test", metavar="NAME", help="the task to play (fix_failing_test)"
     )
-    parser.add_argument("--rollouts", type=int, default=6, metavar="N", help="rollouts to play (6)")
+    parser.add_argument("--rollouts", type=count, default=6, metavar="N", help="rollouts to play (6)")
     parser.add_argument("--engine", default="native", help="the engine (native)")
-    parser.add_argument("--width", type=int, metavar="N", help="columns to draw in (those of the terminal)")
+    parser.add_argument("--width", type=count, metavar="N", help="columns to draw in (those of the terminal)")
     parser.add_argument("--json", action="store_true", help="print it as the JSON of a report, to be read again")
     parser.add_argument(
         "--plain", action="store_true", help="no colours (they are left out where nobody could see them)"
