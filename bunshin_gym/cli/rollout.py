@@ -16,7 +16,7 @@ from bunshin_gym.bench.rollout.modes import ABLATIONS, COLD, OURS, READY, WARM, 
 from bunshin_gym.bench.rollout.playing import Outcome
 from bunshin_gym.bench.rollout.workload import Batch
 from bunshin_gym.bench.scale import machine
-from bunshin_gym.cli import endurance
+from bunshin_gym.cli import endurance, reports
 from bunshin_gym.cli.terminal import Progress, megabytes, table
 from bunshin_gym.cli.values import count, counts, duration, factor
 from bunshin_gym.errors import TaskError
@@ -48,6 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, default=0, metavar="N", help="of the practice rollouts, and of the random programs (0)"
     )
     how.add_argument("--modes", default="", metavar="NAME,…", help="only these modes")
+    reports.option(how)
     how.add_argument("--ablations", action="store_true", help="also with each technique off in turn, and with drafts")
     how.add_argument("--audits", type=count, metavar="N", help="instead: play on until N hits have been run again")
     how.add_argument("--many", type=count, metavar="N", help="instead: N rollouts at once (of test_suite or --task)")
@@ -56,13 +57,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    reports.check(args.report)
     if args.audits or args.many or args.soak:
         return endurance.main(args, lambda progress: list(chosen(args, progress)))
     modes = by_name(args.modes) if args.modes else (COLD, WARM, OURS, *(ABLATIONS if args.ablations else ()))
     found: list[Figures] = []
     with Progress(quiet=args.json) as progress:
         for batch in chosen(args, progress):
-            figures = run(batch, modes, args.runs, on_part=progress.start, on_call=progress.advance)
+            figures = run(
+                batch,
+                modes,
+                args.runs,
+                watch=args.report is not None,
+                on_part=progress.start,
+                on_call=progress.advance,
+            )
             found.append(figures)
             if not args.json:
                 progress.clear()
@@ -72,6 +81,7 @@ def main(args: argparse.Namespace) -> int:
         print(json.dumps(as_json(args, found), indent=1))
     else:
         print(f"measured on {machine()}; bunshin_gym {bunshin_gym.__version__}")
+    reports.save(args, "bench rollout", [figures.seen() for figures in found], f"last of {args.runs} runs")
     failures = [failure for figures in found for one in figures.runs for o in one for failure in o.failures]
     for failure in failures[:20]:
         print(f"failed: {failure}", file=sys.stderr)

@@ -30,9 +30,9 @@ _MOVES = ("open", "call", "judge")
 class Watch:
     """What has to look on while something is played, if there is to be a report of it: a context around the play."""
 
-    def __init__(self) -> None:
+    def __init__(self, rest: float = 4) -> None:
         self.events = Events()
-        self.meter = Meter()
+        self.meter = Meter(rest=rest)
 
     def __enter__(self) -> Self:
         self.meter.__enter__()

@@ -101,7 +101,13 @@ TINY = Batch("tiny × 3", (lot((("echo a", "echo b"), ("echo a", "echo c"), ("ec
 
 
 def test_baselines_are_private_and_ours_shares() -> None:
-    figures = run(TINY, (COLD, WARM, OURS), 2)
+    figures = run(TINY, (COLD, WARM, OURS), 2, watch=True)
+    seen = figures.seen()
+    assert seen is not None
+    assert [mode.name for mode in seen.modes] == ["bunshin", "warm pool", "cold"]
+    assert sum(branch.hits + branch.waits for branch in seen.tasks[0].tree) == 3
+    assert [outcome.seen for outcome in figures.runs[0]] == [None] * 3
+    json.dumps(figures.as_dict())
     assert [len(one) for one in figures.runs] == [3, 3]
     for mode in (COLD, WARM):
         for outcome in figures.outcomes(mode.name):

@@ -13,6 +13,7 @@ from bunshin_gym.bench.rollout.modes import ALONE, COLD, OURS, WARM, Mode
 from bunshin_gym.bench.rollout.playing import Outcome, play_batch
 from bunshin_gym.bench.rollout.workload import Batch
 from bunshin_gym.looks import agree, cacheable
+from bunshin_gym.report import Run
 from bunshin_gym.tools import ToolResult
 
 __all__ = ["Answers", "Figures", "Ratio", "best_of", "compare", "run"]
@@ -73,6 +74,12 @@ class Figures:
     histories: list[Bound] = field(default_factory=list)
     answers: list[Answers] = field(default_factory=list)
 
+    def seen(self) -> Run | None:
+        """What a page shows of the last run: the first mode that shares, beside the baselines. None: nobody watched."""
+        last = [outcome.seen for outcome in self.runs[-1] if outcome.seen is not None] if self.runs else []
+        ours = next((run for run in last if run.modes[0].name not in (COLD.name, WARM.name)), None)
+        return ours.beside(run for run in reversed(last) if run is not ours) if ours is not None else None
+
     def outcomes(self, mode: str) -> list[Outcome]:
         """The outcomes of that mode, a run; empty where it was not played."""
         return [outcome for run in self.runs for outcome in run if outcome.mode == mode]
@@ -104,12 +111,14 @@ def run(
     runs: int,
     *,
     options: dict[str, Any] | None = None,
+    watch: bool = False,
     on_part: Callable[[str, int], None] = lambda name, total: None,
     on_call: Callable[[ToolResult], None] | None = None,
 ) -> Figures:
     """Play the batch `runs` times in every mode; within a run the modes follow each other.
 
     A batch of busy calls is first played one rollout at a time, without thinking: what its calls take by themselves.
+    With `watch`, the figures have what a page shows of the last run (`seen`).
     """
     figures = Figures(batch.name, batch.about, batch.rollouts, batch.calls, batch.thinking)
     alone: list[Outcome] = []
@@ -120,7 +129,8 @@ def run(
         outcomes: list[Outcome] = []
         for mode in modes:
             on_part(f"{batch.name}, run {number} of {runs}, {mode.name}", batch.calls)
-            outcomes.append(play_batch(batch, mode, options=options, on_call=on_call))
+            last = watch and number == runs
+            outcomes.append(play_batch(batch, mode, options=options, watch=last, on_call=on_call))
         figures.runs.append(outcomes)
         figures.bounds.append(best_of(batch, [*outcomes, *alone]))
         figures.histories.append(best_of(batch, [*outcomes, *alone], by_state=False))

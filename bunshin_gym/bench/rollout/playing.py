@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from bunshin_gym.bench.meter import Meter
 from bunshin_gym.bench.rollout.modes import Mode
 from bunshin_gym.bench.rollout.workload import Batch, Lot
 from bunshin_gym.executor import Executor
 from bunshin_gym.group import Group, Played, play
+from bunshin_gym.report import Run, Watch
 from bunshin_gym.stats import Stats
 from bunshin_gym.tools import ToolResult
 from bunshin_gym.tree import Step
@@ -48,10 +48,11 @@ class Outcome:
     ran: dict[str, list[list[float]]] = field(default_factory=dict)
     keys: dict[str, list[list[Hashable]]] = field(default_factory=dict, repr=False)
     played: dict[str, list[Played]] = field(default_factory=dict, repr=False)
+    seen: Run | None = field(default=None, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; without the results, and without the times of single calls."""
-        left_out = ("played", "waited", "ran", "keys")
+        left_out = ("played", "waited", "ran", "keys", "seen")
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def latencies(self) -> list[float]:
@@ -64,16 +65,20 @@ def play_batch(
     mode: Mode,
     *,
     options: dict[str, Any] | None = None,
+    watch: bool = False,
     on_call: Callable[[ToolResult], None] | None = None,
     jobs: int | None = None,
 ) -> Outcome:
     """Play the batch, `jobs` rollouts at a time (None: all at once).
 
-    `options` go to the executor, unless the mode has them itself.
+    `options` go to the executor, unless the mode has them itself. With `watch`, the outcome has what a page shows
+    (`seen`).
     """
-    executor = mode.executor(max(len(lot.scripts) for lot in batch.lots), **(options or {}))
+    watched = Watch(rest=9)
+    more = {"events": watched.events} if watch else {}
+    executor = mode.executor(max(len(lot.scripts) for lot in batch.lots), **(options or {}), **more)
     outcome = Outcome(mode.name)
-    meter = Meter(rest=9)
+    meter = watched.meter
     with ExitStack() as stack:
         stack.callback(executor.close)
         groups = [stack.enter_context(_group(executor, lot)) for lot in batch.lots]
@@ -95,6 +100,8 @@ def play_batch(
         outcome.seconds = time.perf_counter() - begin
         meter.stop()
         executor.auditor.drain(_AUDITS)
+        if watch:
+            outcome.seen = Run.of(batch.name, outcome.seconds, groups, executor.stats, watched, mode.name)
     outcome.peak, outcome.integral, outcome.samples = meter.peak, meter.integral, meter.samples
     _tell(outcome, groups, executor.stats)
     time.sleep(_SETTLE)
