@@ -18,9 +18,8 @@ from bunshin_gym.bench.rollout.workload import Batch
 from bunshin_gym.bench.scale import machine
 from bunshin_gym.cli import endurance, reports
 from bunshin_gym.cli.terminal import Progress, megabytes, table
-from bunshin_gym.cli.values import count, counts, duration, factor
+from bunshin_gym.cli.values import count, counts, duration, factor, size
 from bunshin_gym.errors import TaskError
-from bunshin_gym.workspace import parse_size
 
 __all__ = ["arguments", "main"]
 
@@ -52,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--ablations", action="store_true", help="also with each technique off in turn, and with drafts")
     how.add_argument("--audits", type=count, metavar="N", help="instead: play on until N hits have been run again")
     how.add_argument("--many", type=count, metavar="N", help="instead: N rollouts at once (of test_suite or --task)")
-    how.add_argument("--memory-budget", type=parse_size, metavar="SIZE", help='for --many: at most this, e.g. "8G"')
+    how.add_argument("--memory-budget", type=size, metavar="SIZE", help='for --many: at most this, e.g. "8G"')
     how.add_argument("--soak", type=duration, metavar="S", help="instead: S seconds of epochs, and what has grown")
 
 
@@ -94,9 +93,9 @@ def chosen(args: argparse.Namespace, progress: Progress) -> Iterator[Batch]:
     given = args.workload or ("practice,traces" if args.tasks else "practice")
     for name in given.split(","):
         if name == "practice":
-            for size in args.rollouts:
+            for rollouts in args.rollouts:
                 yield from practice.batches(
-                    rollouts=size,
+                    rollouts=rollouts,
                     seed=args.seed,
                     pattern=args.task,
                     scale=args.time_scale if args.time_scale is not None else 0.25,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from argparse import ArgumentTypeError
 
-__all__ = ["count", "counts", "duration", "factor"]
+from bunshin_gym.workspace import parse_size
+
+__all__ = ["count", "counts", "duration", "factor", "size"]
 
 
 def count(text: str) -> int:
@@ -41,3 +43,14 @@ def factor(text: str) -> float:
         return duration(text)
     except ArgumentTypeError:
         raise ArgumentTypeError(f"{text!r} is not a number from 0 on") from None
+
+
+def size(text: str) -> int:
+    """Bytes, perhaps with a suffix."""
+    try:
+        value = parse_size(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
+    if value is None:
+        raise ArgumentTypeError(f"{text!r} is no size")
+    return value
