@@ -31,8 +31,8 @@ class Branch:
     by a sibling that was running it. `seconds`: what it took where it was run. `output`: what it gave, cut (`size`: the
     characters there were). `exit_reason` is empty where it simply exited. `state`: a name of what later calls see,
     equal where they see the same; `back`: the call changed nothing. `snapshot`: one was kept here at the end;
-    `snapshots`: those that were made, `forks`: those made of them. `steps`, `nodes`: numbers by which events know it.
-    The top of a tree is the task, and no call.
+    `snapshots`: those that were made, `forks`: those made of them, `begun`: drafts of what may follow. `steps`,
+    `nodes`: numbers by which events know it. The top of a tree is the task, and no call.
     """
 
     call: str = ""
@@ -49,6 +49,7 @@ class Branch:
     snapshot: bool = False
     snapshots: int = 0
     forks: int = 0
+    begun: int = 0
     rollouts: int = 0
     run: int = 0
     drafts: int = 0

@@ -21,9 +21,7 @@ __all__ = ["arguments", "main", "recorded"]
 def arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("predict (of --trajectories DIR, and --task)")
     how.add_argument("--folds", type=count, default=4, metavar="N", help="test on each Nth part of the rollouts (4)")
-    how.add_argument(
-        "--forking", type=duration, default=0.04, metavar="S", help="seconds of a seal and a fork (0.04)"
-    )
+    how.add_argument("--forking", type=duration, default=0.04, metavar="S", help="seconds of a seal and a fork (0.04)")
 
 
 def main(args: argparse.Namespace) -> int:

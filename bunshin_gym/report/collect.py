@@ -134,6 +134,7 @@ class Run:
             if branch is not None:
                 branch.forks += event.kind == "fork"
                 branch.snapshots += event.kind == "snapshot"
+                branch.begun += event.kind == "draft"
         self.lanes, self.left_out = lanes_of(self.tasks, events)
 
     def as_dict(self) -> dict[str, Any]:

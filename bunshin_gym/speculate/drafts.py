@@ -230,6 +230,8 @@ class Drafts:
         draft.phase = Phase.SQUASHED
         self._drafts.remove(draft)
         self._stats.add(drafts_squashed=1)
+        if self._stats.events is not None:
+            self._stats.events.add("squash", at=draft.stand.node.number, note=str(draft.edge.call))
         self._changed.notify_all()
 
     def _find(self, rollout: Rollout, edge: Edge) -> Run | None:

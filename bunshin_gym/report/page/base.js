@@ -104,6 +104,7 @@ const KINDS = {
   digest: "digests of the state",
   verify: "verifiers",
   audit: "checking hits by running them again",
+  budget: "waiting for memory",
   park: "parking idle workspaces",
   wake: "waking them",
   evict: "a snapshot let go of",

@@ -32,6 +32,7 @@ class Detail {
         saved ? ["not spent", seconds(saved)] : null,
         node.snapshots || node.snapshot ? ["snapshot", node.snapshot ? "taken here, and kept to the end" : "taken here"] : null,
         node.forks ? ["forks", several(node.forks, "workspace") + " forked from here"] : null,
+        node.begun ? ["drafts", `${several(node.begun, "next call")} run ahead from here`] : null,
         ["state", node.back ? "the call changed nothing" : node.state ? `${node.state}…` : "not compared with others"],
         node.verdict !== null ? ["verdict", String(node.verdict)] : null,
       ].filter(Boolean).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),

@@ -5,7 +5,7 @@ class Tree {
     this.task = task;
     this.nodes = task.branches.map((branch, index) => ({
       call: "", tool: "", exit_code: null, exit_reason: "", seconds: 0, output: "", size: 0, private: false, back: false,
-      state: "", verdict: null, snapshot: false, snapshots: 0, forks: 0, rollouts: 0, run: 0, drafts: 0, hits: 0,
+      state: "", verdict: null, snapshot: false, snapshots: 0, forks: 0, begun: 0, rollouts: 0, run: 0, drafts: 0, hits: 0,
       waits: 0, ends: [], up: -1, ...branch, index, children: [], depth: 0, indent: 0, open: true,
     }));
     const states = new Map();
