@@ -30,6 +30,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 
+from bunshin_gym.leading import contradicts, leads_to, meet
 from bunshin_gym.node import Closable, Edge, Node, State, Step
 from bunshin_gym.state import StateDigest
 from bunshin_gym.subtree import KeptState
@@ -51,7 +52,7 @@ class Tree:
     def __init__(self, max_bytes: int = 256 << 20, max_snapshots: int = 16) -> None:
         self.max_bytes = max_bytes
         self.max_snapshots = max_snapshots
-        self.value: Callable[[Node], float] | None = None  # of a node's snapshot; None: all are worth the same
+        self.value: Callable[[Node], float] = lambda node: 0.0  # of a node's snapshot
         self._lock = threading.RLock()
         self._roots: dict[Hashable, Node] = {}
         self._states: dict[tuple[Node, bytes], State] = {}
@@ -159,7 +160,7 @@ class Tree:
             for step in reversed(way):
                 known = at.steps.get(step.edge)
                 if known is not None:
-                    if known.target is not step.target and not _meet(known, step):
+                    if known.target is not step.target and not meet(known, step):
                         return None
                     at = known.target
                 elif step.source is not at or at.distrusts(step.edge):
@@ -207,14 +208,14 @@ class Tree:
             target = node if unchanged else self._same(node, digest) if digest is not None else None
             gone: list[Closable] = []
             if known is not None and not known.recalled:
-                if digest is None or known.target is target or not _contradicts(known, digest):
+                if digest is None or known.target is target or not contradicts(known, digest):
                     return known, []
                 # The same call in the same state has led to another one: its record is worth nothing from now on.
                 gone = self.forget(known)
                 step, more = self._insert_aside(node, edge, result, digest, unchanged=unchanged)
                 return step, [*gone, *more]
             if known is not None:
-                if _leads_to(known, target, digest):
+                if leads_to(known, target, digest):
                     self._confirm(known, result, digest)
                     return known, []
                 gone = self._unlink(known)
@@ -232,7 +233,7 @@ class Tree:
             known = node.steps.get(step.edge)
             gone: list[Closable] = []
             if known is not None and known.recalled:
-                if _meet(known, step):
+                if meet(known, step):
                     self._confirm(known, step.result, None)
                 else:
                     gone, known = self._unlink(known), None
@@ -345,8 +346,8 @@ class Tree:
     # -- helpers, under the lock
 
     def _by_value(self) -> list[Node]:
-        """The nodes with a snapshot, that of the least value first; among equals the one used longest ago."""
-        return sorted(self._held, key=self.value) if self.value is not None else list(self._held)
+        """The nodes with a snapshot: that of the least value first, among equals the one used longest ago."""
+        return sorted(self._held, key=self.value)
 
     def _insert_aside(
         self, node: Node, edge: Edge, result: ToolResult, digest: StateDigest | None, *, unchanged: bool
@@ -498,25 +499,3 @@ class Tree:
         if node.state is not None:
             node.state.held.pop(node, None)
         return [snapshot]
-
-
-def _leads_to(known: Step, target: Node | None, digest: StateDigest | None) -> bool:
-    """Whether a recalled step leads to where the call has led now: to a node that is there, or to a new one."""
-    if known.target is target:
-        return True
-    state = known.target.state
-    return target is not known.source and digest is not None and state is not None and state.loose == digest.loose
-
-
-def _contradicts(known: Step, digest: StateDigest) -> bool:
-    """Whether a call has led to another state than the known one, as far as that can be compared."""
-    state = known.target.state
-    return state is not None and state.loose != digest.loose and digest.contradicts(state.parts)
-
-
-def _meet(one: Step, other: Step) -> bool:
-    """Whether two steps lead to the same state, or both back to where they were made."""
-    if one.target is one.source or other.target is other.source:
-        return one.target is one.source and other.target is other.source
-    states = one.target.state, other.target.state
-    return states[0] is not None and states[1] is not None and states[0].loose == states[1].loose
