@@ -15,7 +15,7 @@ def test_siblings_go_on_from_what_a_call_left_that_was_cut_short(monkeypatch: py
     try:
         command = "X=1; echo part > f; cat /proc/sys/kernel/random/uuid > /dev/shm/mark; sleep 1000"
         # Of this nobody knows by its text that it looks outside the state: what each sees is what the one call left.
-        monkeypatch.setattr("bunshin_gym.executor.cacheable", lambda call: True)
+        monkeypatch.setattr("bunshin_gym.executor.cacheable", lambda *_: True)
         results = waiting_for_the_first(monkeypatch, timeout=0.5)(executor, rollouts, command)
         assert [isinstance(r, ToolResult) and r.exit_reason for r in results] == [ExitReason.TIMEOUT] * 3
         assert (executor.stats.misses, executor.stats.handed) == (1, 2)
