@@ -188,16 +188,22 @@ COMMANDS = st.sampled_from(
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 3), COMMANDS), max_size=25), st.integers(1, 12 * MB), st.booleans())
-def test_a_budget_changes_nothing_that_is_seen(moves: list[tuple[int, str]], budget: int, cache: bool) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 3), COMMANDS), max_size=25), st.integers(1, 12 * MB), st.booleans(), st.booleans()
+)
+def test_a_budget_changes_nothing_that_is_seen(
+    moves: list[tuple[int, str]], budget: int, cache: bool, speculate: bool
+) -> None:
     seen = []
     for memory_budget in (None, budget):
-        executor = Executor(audit=0, group=4, cache=cache, snapshot_seconds=0, memory_budget=memory_budget)
+        drafts = 2 if speculate and memory_budget else 0
+        executor = Executor(
+            audit=0, group=4, cache=cache, snapshot_seconds=0, memory_budget=memory_budget, speculate=drafts
+        )
         rollouts = [executor.open("task", prepare) for _ in range(4)]
         results = [run(executor, rollouts[number], command) for number, command in moves]
-        seen.append([(r.output, r.exit_code, r.exit_reason) for r in results])
         verdicts = [executor.verify(one, lambda w: float(w.run("test -e f").ok)) for one in rollouts]
-        assert len(verdicts) == 4
+        seen.append(([(r.output, r.exit_code, r.exit_reason) for r in results], verdicts))
         for rollout in rollouts:
             rollout.close()
         executor.close()
