@@ -367,5 +367,23 @@ def test_every_command_that_find_runs_is_looked_at() -> None:
     assert not cacheable(ToolCall("shell", {"command": "find . -exec ls {} + -exec date \\;"}))
 
 
+@pytest.mark.parametrize(
+    ("command", "recorded", "again", "same"),
+    [
+        ("ls -li", "total 4\n1876079 -rw-r--r-- 1 root root 2 f", "total 4\n1876102 -rw-r--r-- 1 root root 2 f", True),
+        ("ls -li", "1876079 -rw-r--r-- 1 root root 2 f", "1876102 -rw-r--r-- 1 root root 3 f", False),
+        ("ls -i", "12 f\n13 g", "14 f\n15 g", True),
+        ("ls -i", "12 f\n13 g", "14 f\n15 h", False),
+        ("stat f", "Device: 0,50 Inode: 1876079 Links: 1", "Device: 0,50 Inode: 1876102 Links: 1", True),
+        ("stat f", "Device: 0,50 Inode: 1876079 Links: 1", "Device: 0,50 Inode: 1876102 Links: 2", False),
+        ("ls -l; wc -l f", "4 f", "5 f", False),
+        ("cat f", "1876079", "1876102", False),
+    ],
+)
+def test_inode_numbers_are_those_of_files_made_again(command: str, recorded: str, again: str, same: bool) -> None:
+    look = of(ToolCall("shell", {"command": command}))
+    assert agree(ToolResult(recorded), ToolResult(again), look) is same
+
+
 def test_a_replay_with_another_exit_code_does_not_agree() -> None:
     assert not agree(ToolResult("a"), replace(ToolResult("a"), exit_code=1))
