@@ -44,7 +44,7 @@ def go_separate_ways(source: Desktop, fork: Fork, act: Callable[[Desktop, int], 
         assert not same(grandchild, children[0], blinks)
 
 
-@pytest.mark.parametrize("program", ["xterm", "mousepad", "featherpad"])
+@pytest.mark.parametrize("program", ["xterm", "mousepad", pytest.param("featherpad", marks=pytest.mark.thorough)])
 def test_unsaved_text(desktop: Desktop, forked: Fork, program: str) -> None:
     launch(desktop, program)
     desktop.use("type", text="not saved: žluťoučký kůň\n")

@@ -17,7 +17,7 @@ import pytest
 from bunshin_gym import ForkError, Image, Workspace, WorkspaceError, WorkspaceLost, WorkspaceSpec
 from bunshin_gym._native.library import init_path
 
-pytestmark = [pytest.mark.engine("native")]
+pytestmark = [pytest.mark.engine("native"), pytest.mark.thorough]
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 

@@ -14,13 +14,9 @@ import pytest
 
 from bunshin_gym._native.library import init_path
 
-pytestmark = [pytest.mark.engine("native")]
+pytestmark = [pytest.mark.engine("native"), pytest.mark.thorough]
 PARTS = 4
-CASES = [
-    pytest.param(what, part, marks=[pytest.mark.thorough] if part else [], id=f"{what}-{part}")
-    for what in ("fork", "seal", "killed")
-    for part in range(PARTS)
-]
+CASES = [pytest.param(what, part, id=f"{what}-{part}") for what in ("fork", "seal", "killed") for part in range(PARTS)]
 
 
 @pytest.mark.timeout(300)

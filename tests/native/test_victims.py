@@ -177,6 +177,7 @@ TOGETHER = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("group", [TOGETHER[i::10] for i in range(10)], ids=range(10))
 def test_victims_in_one_workspace_are_well_in_every_fork(group: list[play.Victim], record_property: Record) -> None:
     """Many kinds at once, which is also how a slow machine goes through all of them."""

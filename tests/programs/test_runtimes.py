@@ -100,8 +100,8 @@ def test_go(scene: Scene) -> None:
     ("collector", "options"),
     [
         pytest.param("G1", "", id="G1"),  # its sockets are IPv6, and the clients' IPv4
-        pytest.param("Z", "-Djava.net.preferIPv4Stack=true", id="Z"),
-        pytest.param("Serial", "-Djava.net.preferIPv4Stack=true", id="Serial"),
+        pytest.param("Z", "-Djava.net.preferIPv4Stack=true", id="Z", marks=pytest.mark.thorough),
+        pytest.param("Serial", "-Djava.net.preferIPv4Stack=true", id="Serial", marks=pytest.mark.thorough),
     ],
 )  # fmt: skip
 def test_java(scene: Scene, collector: str, options: str) -> None:
