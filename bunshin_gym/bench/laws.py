@@ -79,7 +79,7 @@ sed -i s/a/c/ f
 sort f g 2>/dev/null | uniq -c
 tar cf t.tar f && tar tf t.tar
 sha256sum f
-find . -type f | sort
+find /work -type f | sort
 echo one & wait; echo two
 sleep 300 & echo started
 kill %1; wait 2>/dev/null; echo gone
@@ -92,9 +92,9 @@ python3 -c 'print(open("f").read())' 2>&1 | tail -n 1
 sleep 0.02; printf 'out: f\n\tcp f out; echo built\n' > Makefile
 sleep 0.02; make
 sleep 0.02; touch f
-find . -newer g | sort
+find /work -newer g | sort
 [ f -nt g ]; echo $?
-git init -q . && git add -A && git status --short
+cd /work; git init -q . && git add -A && git status --short
 mkfifo p; test -p p
 truncate -s 1M big; du -b big
 """
